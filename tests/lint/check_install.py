@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installed tree works after it was moved: the example builds by pkg-config and by CMake's
+find_package, and runs on the installed simulated device, as does the command."""
+import os
+import pathlib
+import shutil
+import tempfile
+
+import lint
+
+PROJECT = """cmake_minimum_required(VERSION 3.25)
+project(user C)
+find_package(berm 0.1 REQUIRED)
+add_executable(user ${SOURCE})
+target_link_libraries(user berm::berm)
+"""
+
+
+def build_by_pkg_config(prefix, source, program):
+    pc_folder = next(prefix.rglob("berm.pc")).parent
+    os.environ["PKG_CONFIG_PATH"] = str(pc_folder)
+    status, flags = lint.run(["pkg-config", "--cflags", "--libs", "berm"])
+    if status != 0:
+        return flags
+    status, output = lint.run(["cc", str(source), "-o", str(program), *flags.split()])
+    return output if status != 0 else None
+
+
+def build_by_cmake(prefix, source, folder):
+    folder.mkdir()
+    (folder / "CMakeLists.txt").write_text(PROJECT)
+    status, output = lint.run(["cmake", "-S", str(folder), "-B", str(folder / "b"),
+                               f"-DSOURCE={source}", f"-DCMAKE_PREFIX_PATH={prefix}"])
+    if status == 0:
+        status, output = lint.run(["cmake", "--build", str(folder / "b")])
+    return output if status != 0 else None
+
+
+def check(folder):
+    """Yields None for each step that worked, its output for one that did not."""
+    status, output = lint.run(["cmake", "--install", os.environ["BERM_BUILD"], "--prefix",
+                               str(folder / "made")])
+    yield output if status != 0 else None
+    prefix = folder / "moved"
+    shutil.move(folder / "made", prefix)
+    library_folder = next(prefix.rglob("libberm.so")).parent
+    source = lint.ROOT / "examples/three_figures.c"
+    yield build_by_pkg_config(prefix, source, folder / "by_pkg_config")
+    yield build_by_cmake(prefix, source, folder / "by_cmake")
+    os.environ["LD_LIBRARY_PATH"] = f"{library_folder}:{library_folder / 'berm/simcuda'}"
+    for program in ("by_pkg_config", "by_cmake/b/user"):
+        status, output = lint.run([str(folder / program)])
+        yield output if status != 0 or "largest" not in output else None
+    del os.environ["LD_LIBRARY_PATH"]
+    status, output = lint.run([str(prefix / "bin/berm"), "info"])
+    yield output if status != 0 else None
+
+
+def main():
+    lint.built("lib")
+    for tool in ("cmake", "pkg-config", "cc"):
+        lint.need_tool(tool)
+    if os.environ.get("BERM_SANITIZE"):
+        lint.skip("programs without the sanitizer cannot use a library with it")
+    with tempfile.TemporaryDirectory() as folder:
+        results = list(check(pathlib.Path(folder)))
+    lint.finish("steps of install", len(results), [result for result in results if result])
+
+
+main()
