@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Free ranges of a segment: see ranges.h for what it promises and for invariants I1 to I4.
+//
+// Bins: a size of n units (512 B) lies in level L and linear step s. Sizes below 16 units have
+// level 0 and s = n; above, L = floor(lg n) - 3 and s = the four bits after the leading one. So a
+// bin's sizes differ by less than 1/16, and all of a bin above the request's own is large enough.
+#include "core/ranges.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/bits.h"
+
+// How far a bin is walked in search of a closer or an aligned fit before a larger bin is tried.
+enum {
+    BIN_WALK_MAX = 16
+};
+
+typedef struct bin {
+    unsigned level;
+    unsigned linear;
+} bin_t;
+
+static bin_t bin_of(uint64_t size_bytes) {
+    uint64_t units = size_bytes / BERM_RANGE_UNIT_BYTES;
+    if (units < BERM_BIN_LINEAR)
+        return (bin_t){0, (unsigned)units};
+    unsigned lg = berm__bit_highest(units);
+    return (bin_t){lg - BERM_BIN_LINEAR_LG + 1,
+                   (unsigned)(units >> (lg - BERM_BIN_LINEAR_LG)) & (BERM_BIN_LINEAR - 1)};
+}
+
+static void bin_insert(berm_ranges_t *ranges, berm_range_t *range) {
+    bin_t bin = bin_of(range->size_bytes);
+    berm__list_push_front(&ranges->bins[bin.level][bin.linear], &range->as.bin);
+    ranges->linear_bits[bin.level] =
+        (uint16_t)(ranges->linear_bits[bin.level] | (1u << bin.linear));
+    ranges->level_bits |= UINT64_C(1) << bin.level;
+    ranges->free_bytes += range->size_bytes;
+}
+
+static void bin_remove(berm_ranges_t *ranges, berm_range_t *range) {
+    bin_t bin = bin_of(range->size_bytes);
+    berm__list_remove(&range->as.bin);
+    ranges->free_bytes -= range->size_bytes;
+    if (!berm__list_is_empty(&ranges->bins[bin.level][bin.linear]))
+        return;
+    ranges->linear_bits[bin.level] =
+        (uint16_t)(ranges->linear_bits[bin.level] & ~(1u << bin.linear));
+    if (ranges->linear_bits[bin.level] == 0)
+        ranges->level_bits &= ~(UINT64_C(1) << bin.level);
+}
+
+// The first bin that is not empty, from `bin` on; false at the end.
+static bool bin_seek(const berm_ranges_t *ranges, bin_t *bin) {
+    unsigned linear = bin->linear < BERM_BIN_LINEAR
+                          ? ranges->linear_bits[bin->level] & (0xffffu << bin->linear) & 0xffffu
+                          : 0;
+    if (linear == 0) {
+        uint64_t levels =
+            bin->level + 1 < 64 ? ranges->level_bits & (~UINT64_C(0) << (bin->level + 1)) : 0;
+        if (levels == 0)
+            return false;
+        bin->level = berm__bit_lowest(levels);
+        linear = ranges->linear_bits[bin->level];
+    }
+    bin->linear = berm__bit_lowest(linear);
+    return true;
+}
+
+static berm_range_t *range_of_bin(berm_list_t *link) {
+    return BERM_CONTAINER_OF(link, berm_range_t, as.bin);
+}
+
+static bool range_fits(const berm_range_t *range, uint64_t base, uint64_t size_bytes,
+                       uint64_t alignment_bytes) {
+    uint64_t start = berm__align_up(base + range->start_bytes, alignment_bytes) - base;
+    uint64_t skipped = start - range->start_bytes;
+    return skipped <= range->size_bytes && range->size_bytes - skipped >= size_bytes;
+}
+
+// The smallest range of a bin that fits, among the first `walk_max`; NULL if none does.
+static berm_range_t *bin_best(berm_ranges_t *ranges, bin_t bin, uint64_t base, uint64_t size_bytes,
+                              uint64_t alignment_bytes, uint64_t walk_max) {
+    berm_list_t *head = &ranges->bins[bin.level][bin.linear];
+    berm_range_t *best = NULL;
+    for (berm_list_t *link = head->next; link != head && walk_max > 0;
+         link = link->next, walk_max--) {
+        berm_range_t *range = range_of_bin(link);
+        if (range_fits(range, base, size_bytes, alignment_bytes) &&
+            (best == NULL || range->size_bytes < best->size_bytes))
+            best = range;
+    }
+    return best;
+}
+
+berm_range_t *berm__ranges_find(berm_ranges_t *ranges, uint64_t base, uint64_t size_bytes,
+                                uint64_t alignment_bytes) {
+    if (size_bytes > ranges->span_bytes)
+        return NULL;
+    bool is_exact = alignment_bytes <= BERM_RANGE_UNIT_BYTES;
+    for (bin_t bin = bin_of(size_bytes); bin_seek(ranges, &bin); bin.linear++) {
+        berm_range_t *range =
+            bin_best(ranges, bin, base, size_bytes, alignment_bytes, BIN_WALK_MAX);
+        if (range != NULL)
+            return range;
+    }
+    // Only the own bin (or, for an alignment, any) can still hold a fit beyond the bounded walk.
+    for (bin_t bin = bin_of(size_bytes); bin_seek(ranges, &bin); bin.linear++) {
+        berm_range_t *range = bin_best(ranges, bin, base, size_bytes, alignment_bytes, UINT64_MAX);
+        if (range != NULL || is_exact)
+            return range;
+    }
+    return NULL;
+}
+
+// A new node right after `range` in address order.
+static berm_range_t *range_insert_after(berm_ranges_t *ranges, berm_range_t *range,
+                                        uint64_t start_bytes, uint64_t size_bytes) {
+    berm_range_t *node = berm__node_slab_take(ranges->nodes);
+    BERM_INSIST(node != NULL, "range nodes are reserved before they are needed");
+    *node = (berm_range_t){.start_bytes = start_bytes,
+                           .size_bytes = size_bytes,
+                           .prev = range,
+                           .next = range->next,
+                           .state = range->state};
+    if (range->next != NULL)
+        range->next->prev = node;
+    range->next = node;
+    ranges->range_count++;
+    return node;
+}
+
+static void range_drop(berm_ranges_t *ranges, berm_range_t *range) {
+    if (range->prev != NULL)
+        range->prev->next = range->next;
+    else
+        ranges->first = range->next;
+    if (range->next != NULL)
+        range->next->prev = range->prev;
+    berm__node_slab_give(ranges->nodes, range);
+    ranges->range_count--;
+}
+
+berm_range_t *berm__ranges_carve(berm_ranges_t *ranges, berm_range_t *range, uint64_t start_bytes,
+                                 uint64_t size_bytes, berm_range_state_t state) {
+    uint64_t end = range->start_bytes + range->size_bytes;
+    uint64_t cut_end = start_bytes + size_bytes;
+    BERM_INSIST(start_bytes >= range->start_bytes && cut_end <= end && size_bytes > 0,
+                "carve lies inside its range");
+    bool was_free = range->state == BERM_RANGE_FREE;
+    if (was_free)
+        bin_remove(ranges, range);
+    if (cut_end < end) {
+        berm_range_t *right = range_insert_after(ranges, range, cut_end, end - cut_end);
+        range->size_bytes = cut_end - range->start_bytes;
+        if (was_free)
+            bin_insert(ranges, right);
+    }
+    if (start_bytes > range->start_bytes) {
+        berm_range_t *cut = range_insert_after(ranges, range, start_bytes, size_bytes);
+        range->size_bytes = start_bytes - range->start_bytes;
+        if (was_free)
+            bin_insert(ranges, range);
+        range = cut;
+    }
+    range->state = (uint8_t)state;
+    if (state == BERM_RANGE_FREE)
+        bin_insert(ranges, range);
+    return range;
+}
+
+void berm__ranges_lift(berm_ranges_t *ranges, berm_range_t *range, berm_range_state_t state) {
+    if (range->state == BERM_RANGE_FREE)
+        bin_remove(ranges, range);
+    range->state = (uint8_t)state;
+    if (state == BERM_RANGE_FREE)
+        bin_insert(ranges, range);
+}
+
+void berm__ranges_absorb_next(berm_ranges_t *ranges, berm_range_t *range) {
+    berm_range_t *next = range->next;
+    BERM_ASSERT(next != NULL && next->state != BERM_RANGE_FREE && range->state != BERM_RANGE_FREE,
+                "absorbed ranges are lifted out of their bins first");
+    range->size_bytes += next->size_bytes;
+    range_drop(ranges, next);
+}
+
+berm_range_t *berm__ranges_settle(berm_ranges_t *ranges, berm_range_t *range,
+                                  berm_range_state_t state) {
+    if (range->state == BERM_RANGE_FREE)
+        bin_remove(ranges, range);
+    range->state = (uint8_t)state;
+    range->owner = NULL;
+    range->is_slab = 0;
+    if (state != BERM_RANGE_FREE && state != BERM_RANGE_VOID)
+        return range;
+    berm_range_t *next = range->next;
+    if (next != NULL && next->state == state) {
+        if (state == BERM_RANGE_FREE)
+            bin_remove(ranges, next);
+        range->size_bytes += next->size_bytes;
+        range_drop(ranges, next);
+    }
+    berm_range_t *prev = range->prev;
+    if (prev != NULL && prev->state == state) {
+        if (state == BERM_RANGE_FREE)
+            bin_remove(ranges, prev);
+        prev->size_bytes += range->size_bytes;
+        range_drop(ranges, range);
+        range = prev;
+    }
+    if (state == BERM_RANGE_FREE)
+        bin_insert(ranges, range);
+    return range;
+}
+
+const berm_range_t *berm__ranges_largest_free(const berm_ranges_t *ranges) {
+    if (ranges->level_bits == 0)
+        return NULL;
+    unsigned level = berm__bit_highest(ranges->level_bits);
+    unsigned linear = berm__bit_highest(ranges->linear_bits[level]);
+    const berm_list_t *head = &ranges->bins[level][linear];
+    const berm_range_t *largest = NULL;
+    for (berm_list_t *link = head->next; link != head; link = link->next) {
+        const berm_range_t *range = range_of_bin(link);
+        if (largest == NULL || range->size_bytes > largest->size_bytes)
+            largest = range;
+    }
+    return largest;
+}
+
+static berm_range_t *bin_head_range(berm_ranges_t *ranges, bin_t bin) {
+    return bin_seek(ranges, &bin) ? range_of_bin(ranges->bins[bin.level][bin.linear].next) : NULL;
+}
+
+berm_range_t *berm__ranges_bin_first(berm_ranges_t *ranges, uint64_t size_bytes) {
+    return bin_head_range(ranges, bin_of(size_bytes));
+}
+
+berm_range_t *berm__ranges_bin_next(berm_ranges_t *ranges, berm_range_t *range) {
+    bin_t bin = bin_of(range->size_bytes);
+    if (range->as.bin.next != &ranges->bins[bin.level][bin.linear])
+        return range_of_bin(range->as.bin.next);
+    bin.linear++;
+    return bin_head_range(ranges, bin);
+}
+
+berm_range_t *berm__ranges_at(const berm_ranges_t *ranges, uint64_t offset_bytes) {
+    berm_range_t *range = ranges->first;
+    while (range != NULL && range->start_bytes + range->size_bytes <= offset_bytes)
+        range = range->next;
+    return range;
+}
+
+bool berm__ranges_init(berm_ranges_t *ranges, uint64_t span_bytes, berm_node_slab_t *nodes) {
+    *ranges = (berm_ranges_t){.span_bytes = span_bytes, .nodes = nodes};
+    for (unsigned level = 0; level < BERM_BIN_LEVELS; level++)
+        for (unsigned linear = 0; linear < BERM_BIN_LINEAR; linear++)
+            berm__list_init(&ranges->bins[level][linear]);
+    berm_range_t *all = berm__node_slab_take(nodes);
+    if (all == NULL)
+        return false;
+    *all = (berm_range_t){.size_bytes = span_bytes, .state = BERM_RANGE_VOID};
+    ranges->first = all;
+    ranges->range_count = 1;
+    return true;
+}
+
+void berm__ranges_destroy(berm_ranges_t *ranges) {
+    while (ranges->first != NULL)
+        range_drop(ranges, ranges->first);
+}
+
+// I3: bins hold FREE ranges of their own sizes, as many as there are, and the bitmaps agree.
+static bool bins_agree(const berm_ranges_t *ranges, uint64_t free_count) {
+    uint64_t binned = 0;
+    for (unsigned level = 0; level < BERM_BIN_LEVELS; level++) {
+        for (unsigned linear = 0; linear < BERM_BIN_LINEAR; linear++) {
+            const berm_list_t *head = &ranges->bins[level][linear];
+            bool bit = (ranges->linear_bits[level] >> linear & 1) != 0;
+            if (bit == berm__list_is_empty(head))
+                return false;
+            for (berm_list_t *link = head->next; link != head; link = link->next, binned++) {
+                const berm_range_t *range = range_of_bin(link);
+                bin_t bin = bin_of(range->size_bytes);
+                if (range->state != BERM_RANGE_FREE || bin.level != level || bin.linear != linear)
+                    return false;
+            }
+        }
+        bool level_bit = (ranges->level_bits >> level & 1) != 0;
+        if (level_bit != (ranges->linear_bits[level] != 0))
+            return false;
+    }
+    return binned == free_count;
+}
+
+int berm__ranges_check(const berm_ranges_t *ranges, char *error, size_t error_capacity) {
+    uint64_t at = 0, free_bytes = 0, free_count = 0;
+    const berm_range_t *prev = NULL;
+    for (const berm_range_t *range = ranges->first; range != NULL; range = range->next) {
+        int broken = 0;
+        if (range->start_bytes != at || range->size_bytes == 0 || range->prev != prev)
+            broken = 1;
+        else if (prev != NULL && prev->state == range->state &&
+                 (range->state == BERM_RANGE_FREE || range->state == BERM_RANGE_VOID))
+            broken = 2;
+        if (broken != 0) {
+            (void)snprintf(error, error_capacity, "I%d: range at offset 0x%" PRIx64 ", %s", broken,
+                           range->start_bytes,
+                           berm__range_state_name((berm_range_state_t)range->state));
+            return broken;
+        }
+        if (range->state == BERM_RANGE_FREE) {
+            free_bytes += range->size_bytes;
+            free_count++;
+        }
+        at += range->size_bytes;
+        prev = range;
+    }
+    int broken = 0;
+    if (at != ranges->span_bytes)
+        broken = 1;
+    else if (!bins_agree(ranges, free_count))
+        broken = 3;
+    else if (free_bytes != ranges->free_bytes)
+        broken = 4;
+    if (broken != 0)
+        (void)snprintf(error, error_capacity,
+                       "I%d: ranges end at 0x%" PRIx64 " of 0x%" PRIx64 ", %" PRIu64
+                       " free bytes counted, %" PRIu64 " kept",
+                       broken, at, ranges->span_bytes, free_bytes, ranges->free_bytes);
+    return broken;
+}
+
+const char *berm__range_state_name(berm_range_state_t state) {
+    static const char *const names[BERM_RANGE_STATE_COUNT] = {"free",    "void", "live",
+                                                              "awaited", "busy", "poisoned"};
+    return state < BERM_RANGE_STATE_COUNT ? names[state] : "unknown";
+}

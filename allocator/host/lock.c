@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranked mutexes over pthread ones. In debug builds each thread keeps the locks it holds, sorted by
+// rank since they are taken in rising rank, and each mutex the mark of its holder.
+//
+// L1  a thread's list of held locks rises strictly in rank, so it never has more than one per rank
+//
+// A broken rule aborts with both names; nothing else can fail.
+#include "host/lock.h"
+
+#include <stdio.h>
+
+#include "base/insist.h"
+
+#if BERM_CHECK_LEVEL >= 1
+
+static const char *const rank_names[] = {
+    "INSTANCE", "DEVICE", "POOL", "SEGMENT", "PHYS", "STREAM", "HOST", "LOG",
+};
+
+enum {
+    RANK_COUNT = BERM_LOCK_LOG + 1
+};
+
+_Static_assert(BERM_ARRAY_LENGTH(rank_names) == RANK_COUNT, "a name for each rank");
+
+typedef struct held_locks {
+    unsigned count;
+    const berm_mutex_t *locks[RANK_COUNT]; // L1
+} held_locks_t;
+
+static _Thread_local held_locks_t held; // its address is the mark of the thread
+
+static void lock_complain(const char *what, const berm_mutex_t *mutex, const berm_mutex_t *other) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "%s \"%s\" (rank %s) while \"%s\" (rank %s) is held", what,
+                   mutex->name, rank_names[mutex->rank], other->name, rank_names[other->rank]);
+    berm__insist_fail(__FILE__, __LINE__, "lock order", text);
+}
+
+static void held_check(berm_mutex_t *mutex) {
+    if (atomic_load_explicit(&mutex->owner, memory_order_relaxed) == &held)
+        return;
+    char text[256];
+    (void)snprintf(text, sizeof text, "\"%s\" (rank %s) is not held by this thread", mutex->name,
+                   rank_names[mutex->rank]);
+    berm__insist_fail(__FILE__, __LINE__, "lock held", text);
+}
+
+static void lock_before(const berm_mutex_t *mutex) {
+    const berm_mutex_t *last = held.count > 0 ? held.locks[held.count - 1] : NULL;
+    if (last != NULL && last->rank >= mutex->rank)
+        lock_complain(last == mutex ? "taking again" : "taking", mutex, last);
+}
+
+static void lock_after(berm_mutex_t *mutex) {
+    held.locks[held.count++] = mutex;
+    atomic_store_explicit(&mutex->owner, &held, memory_order_relaxed);
+}
+
+static void unlock_before(berm_mutex_t *mutex) {
+    held_check(mutex);
+    unsigned at = 0;
+    while (held.locks[at] != mutex)
+        at++;
+    for (held.count--; at < held.count; at++)
+        held.locks[at] = held.locks[at + 1];
+    atomic_store_explicit(&mutex->owner, NULL, memory_order_relaxed);
+}
+
+#else
+
+static void held_check(berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+static void lock_before(const berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+static void lock_after(berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+static void unlock_before(berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+#endif
+
+void berm__mutex_init(berm_mutex_t *mutex, berm_lock_rank_t rank, const char *name) {
+    int failed = pthread_mutex_init(&mutex->mutex, NULL);
+    BERM_INSIST(failed == 0, "mutex init");
+    mutex->rank = rank;
+    mutex->name = name;
+    atomic_init(&mutex->owner, NULL);
+}
+
+void berm__mutex_destroy(berm_mutex_t *mutex) {
+    int failed = pthread_mutex_destroy(&mutex->mutex);
+    BERM_INSIST(failed == 0, "a mutex is free when it is destroyed");
+}
+
+BERM_NO_THREAD_ANALYSIS void berm__mutex_lock(berm_mutex_t *mutex) {
+    lock_before(mutex);
+    int failed = pthread_mutex_lock(&mutex->mutex);
+    BERM_INSIST(failed == 0, "mutex lock");
+    lock_after(mutex);
+}
+
+BERM_NO_THREAD_ANALYSIS void berm__mutex_unlock(berm_mutex_t *mutex) {
+    unlock_before(mutex);
+    int failed = pthread_mutex_unlock(&mutex->mutex);
+    BERM_INSIST(failed == 0, "mutex unlock");
+}
+
+BERM_NO_THREAD_ANALYSIS void berm__mutex_assert_held(berm_mutex_t *mutex) {
+    held_check(mutex);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// berm: a caching allocator for CUDA device memory.
+//
+// This header is the manual of the C API: allocate, free, streams, limits, options. Statistics,
+// snapshots and questions ("what is this address", "how large a request fits now") are in
+// berm_introspect.h.
+//
+// WORDS
+//   granule    the driver's mapping granularity, 2 MiB in practice, always queried
+//   block      what a caller got
+//   pool       everything one (device, stream) serves from
+//   requested  bytes asked for        allocated  rounded, live
+//   active     allocated, plus freed bytes that a stream may still use
+//   reserved   physical bytes held from the driver; cached = reserved - active
+//
+// EXAMPLE
+//   berm_addr_t block;
+//   berm_status_t status = berm_alloc(1 << 20, 0, stream, &block);
+//   if (status != BERM_OK)
+//       fprintf(stderr, "%s: %s\n", berm_status_name(status), berm_status_text(status));
+//   ...launch kernels that use block on stream...
+//   berm_free(block, 0, stream);
+//
+// STREAM ORDER
+//   A block belongs to the stream it was allocated on. Work that the caller queues on that stream
+//   after berm_alloc returned may use it; berm_free may be called as soon as the last such work is
+//   queued: the memory is reused in stream order, with no wait. A block that other streams use
+//   needs berm_record_stream for each, or a free that names the other stream.
+//
+// GUARANTEES
+//   Every block is aligned to 512 bytes, or more on request. The library never reads or writes
+//   device memory. On failure nothing visible has changed. All functions are thread-safe unless
+//   they say otherwise. In a child of fork() every call but the version and status texts returns
+//   BERM_ERROR_FORKED. No driver is linked: libcuda.so.1 is opened on first use.
+//
+// COST LINES
+//   Each function has three lines: whether it may call the driver, whether it may wait for the
+//   device, and its effect on streams.
+//
+// ADDRESS SPACE
+//   For each pool berm reserves addresses worth several times the device's memory. Tools that list
+//   a process's virtual size show it; it is address space only, and holds no memory.
+#ifndef BERM_H
+#define BERM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BERM_VERSION_MAJOR 0
+#define BERM_VERSION_MINOR 1
+#define BERM_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define BERM_API     __attribute__((visibility("default")))
+#define BERM_CHECKED __attribute__((warn_unused_result))
+#else
+#define BERM_API
+#define BERM_CHECKED
+#endif
+
+// An address of device memory, equal to a CUdeviceptr. 0 is no address.
+#ifndef BERM_ADDR_T_DEFINED
+#define BERM_ADDR_T_DEFINED
+typedef uint64_t berm_addr_t;
+#endif
+
+// A CUDA stream: a CUstream or cudaStream_t as it is. NULL and the driver's CU_STREAM_LEGACY (1)
+// are the legacy default stream.
+typedef void *berm_stream_t;
+
+// "No stream": see berm_alloc and berm_free.
+#define BERM_STREAM_NONE ((berm_stream_t)(intptr_t)-1)
+
+// In calls that take an address: any device.
+#define BERM_DEVICE_ANY (-1)
+
+// ---------------------------------------------------------------------------------------------
+// Status
+// ---------------------------------------------------------------------------------------------
+
+// One value for each cause. BERM_OK is 0; values are stable and new ones are added at the end.
+typedef enum berm_status {
+    BERM_OK = 0,
+    BERM_ERROR_ARGUMENT,             // a null out parameter, or a value out of its stated range
+    BERM_ERROR_SIZE_ZERO,            // a request of 0 bytes
+    BERM_ERROR_SIZE_TOO_LARGE,       // a request above 2^62 bytes, or above all addresses
+    BERM_ERROR_ALIGNMENT,            // not a power of two, or above 2^32
+    BERM_ERROR_DEVICE,               // no such device
+    BERM_ERROR_ADDRESS_UNKNOWN,      // not an address that berm handed out
+    BERM_ERROR_ADDRESS_INTERIOR,     // inside a live block, not at its start
+    BERM_ERROR_ADDRESS_OTHER_DEVICE, // a block of another device than the one named
+    BERM_ERROR_DOUBLE_FREE,          // the block was freed already
+    BERM_ERROR_OUT_OF_DEVICE_MEMORY, // the device has no more, after all of the reclaim ladder
+    BERM_ERROR_LIMIT,                // the limit set for the device stands in the way
+    BERM_ERROR_OUT_OF_HOST_MEMORY,   // no memory for berm's own records
+    BERM_ERROR_OUT_OF_ADDRESSES,     // no device addresses could be reserved
+    BERM_ERROR_CEILING,              // the driver's number of mappings, handles or files is used up
+    BERM_ERROR_NO_DRIVER,            // libcuda.so.1 is absent or has no device
+    BERM_ERROR_NO_VMM,               // driver or device without virtual memory management
+    BERM_ERROR_DRIVER,               // a driver call failed otherwise: see berm_driver_error_last
+    BERM_ERROR_DEVICE_LOST,          // the context is unusable (sticky error or device reset)
+    BERM_ERROR_SHUTDOWN,             // called after berm_shutdown
+    BERM_ERROR_FORKED,               // called in a child of fork()
+    BERM_ERROR_STATE,                // not allowed now, e.g. berm_init twice
+    BERM_ERROR_OPTION_UNKNOWN,       // no such option
+    BERM_ERROR_OPTION_VALUE,         // a value that the option does not take
+    BERM_ERROR_VERSION,              // a struct of a size that this library does not know
+    BERM_ERROR_CORRUPTION,           // an invariant does not hold: see berm_audit
+    BERM_ERROR_UNSUPPORTED,          // a feature that this build, driver or device does not have
+    BERM_STATUS_COUNT
+} berm_status_t;
+
+// The name ("BERM_ERROR_LIMIT") and one sentence that says what to do. Static strings, never NULL;
+// an unknown value gives "BERM_STATUS_UNKNOWN". Driver: never. Waits: never. Streams: none.
+BERM_API const char *berm_status_name(berm_status_t status);
+BERM_API const char *berm_status_text(berm_status_t status);
+
+// The last driver call that failed in this thread inside berm: its name ("cuMemCreate", static
+// string) and the driver's CUresult, or NULL and 0 if none has. *code may be NULL.
+// Driver: never. Waits: never. Streams: none.
+BERM_API const char *berm_driver_error_last(int *code);
+
+// One line about the last failure in this thread: which call, which address or size, which limit.
+// Valid until the next berm call of this thread; "" if there was none.
+// Driver: never. Waits: never. Streams: none.
+BERM_API const char *berm_error_message(void);
+
+// "0.1.0". Driver: never. Waits: never. Streams: none.
+BERM_API const char *berm_version(void);
+
+// ---------------------------------------------------------------------------------------------
+// Start and end
+// ---------------------------------------------------------------------------------------------
+
+// Optional: the first allocation starts berm with the environment's options. `options` has the
+// form of BERM_CONF ("key:value,key:value", see berm.conf(5) or `berm conf`) and wins over the
+// environment variable, which wins over the file it may name; NULL is "".
+// Returns BERM_OK; BERM_ERROR_STATE when berm runs already; BERM_ERROR_OPTION_UNKNOWN or _VALUE
+// (nothing was started); BERM_ERROR_NO_DRIVER; BERM_ERROR_OUT_OF_HOST_MEMORY; BERM_ERROR_FORKED.
+// After berm_shutdown it starts a fresh instance.
+// Driver: yes (cuInit). Waits: no. Streams: none.
+BERM_API BERM_CHECKED berm_status_t berm_init(const char *options);
+
+// Gives everything back to the driver: waits for the streams that still use freed memory, unmaps,
+// releases. Blocks still live are released as well, and their number is written to *live_blocks if
+// that is not NULL. The caller has no work queued that uses them. No other call may run meanwhile;
+// every later call returns BERM_ERROR_SHUTDOWN until berm_init. A second call returns
+// BERM_ERROR_SHUTDOWN; one before any start returns BERM_OK.
+// Driver: yes. Waits: yes. Streams: none.
+BERM_API berm_status_t berm_shutdown(size_t *live_blocks);
+
+// ---------------------------------------------------------------------------------------------
+// Allocate and free
+// ---------------------------------------------------------------------------------------------
+
+// Gets `size_bytes` (1 to 2^62) on `device` (ordinal from 0), for use on `stream`.
+// With BERM_STREAM_NONE the memory has no pending work at all and may be used on any stream.
+// *out is the address, or 0 on failure. What is inside is undefined.
+// Errors: ARGUMENT, SIZE_ZERO, SIZE_TOO_LARGE, DEVICE, OUT_OF_DEVICE_MEMORY, LIMIT,
+// OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES, CEILING, NO_DRIVER, NO_VMM, DRIVER, DEVICE_LOST, SHUTDOWN,
+// FORKED.
+// Driver: on a miss. Waits: on a miss that moves pages still in use, or before failing.
+// Streams: events may be recorded on them on a miss.
+BERM_API BERM_CHECKED berm_status_t berm_alloc(uint64_t size_bytes, int device,
+                                               berm_stream_t stream, berm_addr_t *out);
+
+// The same at a multiple of `alignment` (a power of two, up to 2^32; below 512 is 512).
+// Errors: also ALIGNMENT.
+BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment,
+                                                       int device, berm_stream_t stream,
+                                                       berm_addr_t *out);
+
+// Gives a block back. Address 0 is allowed and does nothing.
+//   stream  the stream whose queued work used the block last. Its own stream: the memory can serve
+//           that stream at once. Another: it waits for what that stream has queued so far.
+//           BERM_STREAM_NONE: it waits for all work queued on the device so far.
+//   device  the block's device, or BERM_DEVICE_ANY.
+// Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_OTHER_DEVICE, DOUBLE_FREE, SHUTDOWN, FORKED:
+// nothing was freed. Never fails for a valid block.
+// Driver: only when another stream or no stream is named (an event). Waits: only with
+// BERM_STREAM_NONE on a driver without cuCtxRecordEvent. Streams: an event on another stream.
+BERM_API berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream);
+
+// Says that work queued on `stream`, so far or until the block is freed, uses the block: after the
+// free it waits for that stream too. The block's own stream is ignored.
+// Errors: ARGUMENT (BERM_STREAM_NONE), ADDRESS_UNKNOWN, ADDRESS_INTERIOR, DOUBLE_FREE,
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
+// Driver: on first sight of a stream. Waits: never. Streams: none until the free.
+BERM_API berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream);
+
+// Announces that the caller is about to destroy `stream` of `device`: freed memory that belongs to
+// it is made free for every stream. Live blocks stay valid and may be freed later with any stream.
+// A stream berm has not seen is allowed.
+// Errors: ARGUMENT, DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// Driver: yes. Waits: for the work queued on the stream. Streams: an event on it.
+BERM_API berm_status_t berm_stream_retire(int device, berm_stream_t stream);
+
+// ---------------------------------------------------------------------------------------------
+// Limits and giving back
+// ---------------------------------------------------------------------------------------------
+
+// The most bytes berm may hold reserved on `device`; UINT64_MAX (the default) is no limit. A limit
+// below what is reserved now is allowed: nothing grows until it fits again; berm_trim helps.
+// Driver: on first use of the device. Waits: never. Streams: none.
+// Errors: ARGUMENT (null out), DEVICE, NO_DRIVER, NO_VMM, SHUTDOWN, FORKED.
+BERM_API berm_status_t berm_limit_set(int device, uint64_t limit_bytes);
+BERM_API berm_status_t berm_limit_get(int device, uint64_t *limit_bytes);
+
+// Gives cached physical memory of `device` back to the driver until at most `keep_bytes` of cached
+// memory remain (0: all that is possible; whole handles only). *released_bytes (may be NULL) is
+// what went back. Errors: DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// Driver: yes. Waits: for streams that still use freed memory. Streams: events on them.
+BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *released_bytes);
+
+// ---------------------------------------------------------------------------------------------
+// Options
+// ---------------------------------------------------------------------------------------------
+
+// Reads or sets one option by name (berm.conf(5), `berm conf` list them). Setting an option after
+// start works where the option says so, and returns BERM_ERROR_STATE where it does not. The text
+// of a value is written to `value` (NUL-terminated, cut at `capacity` bytes).
+// Errors: ARGUMENT, OPTION_UNKNOWN, OPTION_VALUE, STATE, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_option_set(const char *name, const char *value);
+BERM_API berm_status_t berm_option_get(const char *name, char *value, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

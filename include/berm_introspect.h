@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// berm: statistics, snapshots and questions. See berm.h for words and guarantees.
+//
+// FIGURES, DEFINED ONCE
+//   requested  bytes asked for by live blocks
+//   allocated  the same, rounded to what each block occupies
+//   active     allocated, plus freed bytes that some stream may still use (by record_stream, by a
+//              free on another stream or on none)
+//   reserved   physical bytes held from the driver, each handle once = active + cached
+//   cached     reserved and free
+//   largest free block of a stream: an allocation of exactly that size on the stream makes no
+//              memory call to the driver; 512 bytes more makes one or fails
+//
+// Output structs start with `size`: set it to sizeof the struct before the call (the macros
+// BERM_*_INIT do). A size that this library does not know gives BERM_ERROR_VERSION; members are
+// only ever added at the end.
+#ifndef BERM_INTROSPECT_H
+#define BERM_INTROSPECT_H
+
+#include "berm.h"
+
+// All zeros but for `size`, without a warning about missing members in either language.
+#ifdef __cplusplus
+#define BERM_SIZED_INIT(type)                                                                      \
+    [] {                                                                                           \
+        type made = {};                                                                            \
+        made.size = sizeof made;                                                                   \
+        return made;                                                                               \
+    }()
+#else
+#define BERM_SIZED_INIT(type)                                                                      \
+    { .size = sizeof(type) }
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A figure over time. total_* count up from the start of berm.
+typedef struct berm_figure {
+    uint64_t current;
+    uint64_t peak; // since the start or the last berm_stats_peaks_reset
+    uint64_t total_up;
+    uint64_t total_down;
+} berm_figure_t;
+
+// Driver calls by kind.
+typedef struct berm_driver_calls {
+    uint64_t reserve;      // cuMemAddressReserve
+    uint64_t address_free; // cuMemAddressFree
+    uint64_t create;       // cuMemCreate
+    uint64_t release;      // cuMemRelease
+    uint64_t map;          // cuMemMap
+    uint64_t set_access;   // cuMemSetAccess
+    uint64_t unmap;        // cuMemUnmap
+    uint64_t malloc_;      // cuMemAlloc
+    uint64_t free_;        // cuMemFree
+    uint64_t event_record; // cuEventRecord, cuCtxRecordEvent
+    uint64_t event_query;  // cuEventQuery
+    uint64_t stream_wait;  // cuStreamWaitEvent
+    uint64_t synchronize;  // cuEventSynchronize, cuStreamSynchronize, cuCtxSynchronize
+    uint64_t other;
+} berm_driver_calls_t;
+
+typedef struct berm_stats {
+    size_t size; // sizeof(berm_stats_t) of the caller
+    int device;
+    uint32_t pools; // number of pools of the device
+    berm_figure_t requested_bytes;
+    berm_figure_t allocated_bytes;
+    berm_figure_t active_bytes;
+    berm_figure_t reserved_bytes;
+    berm_figure_t blocks;             // live blocks
+    uint64_t cached_bytes;            // reserved - active, now
+    uint64_t limit_bytes;             // UINT64_MAX: none
+    uint64_t granule_bytes;           // the driver's mapping granularity
+    uint64_t address_bytes;           // device addresses reserved
+    uint64_t mappings;                // handles mapped now
+    uint64_t mappings_peak;           //
+    uint64_t moved_bytes;             // physical bytes that were given another address
+    uint64_t moves;                   // number of misses that moved pages
+    uint64_t host_waits;              // times berm waited for the device
+    uint64_t retries;                 // requests that needed the reclaim ladder beyond growth
+    uint64_t out_of_memory;           // requests that failed for lack of device memory or a limit
+    uint64_t poisoned_bytes;          // addresses never used again after a driver error
+    uint64_t host_metadata_bytes;     // host memory held for berm's own records, all devices
+    berm_driver_calls_t driver_calls; // of the whole process
+} berm_stats_t;
+
+#define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)
+
+// Fills *stats for `device`. A device not used yet has all zeros, and no driver is called for it.
+// Errors: ARGUMENT, VERSION, DEVICE, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_stats_read(int device, berm_stats_t *stats);
+
+// Sets every peak of `device` to the current value. Errors: DEVICE, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_stats_peaks_reset(int device);
+
+// The largest free block of (device, stream), as defined above. 0 if there is none.
+// Errors: ARGUMENT, DEVICE, SHUTDOWN, FORKED.
+// Driver: it may query events that are already recorded. Waits: never. Streams: none.
+BERM_API berm_status_t berm_largest_free_read(int device, berm_stream_t stream,
+                                              uint64_t *size_bytes);
+
+// The largest request that (device, stream) could be served now when berm may wait, move pages,
+// give back what other pools cache, and grow to the limit or to what the driver says is free.
+// It is an estimate from above where pages of other streams have not passed yet.
+// Errors: ARGUMENT, DEVICE, DRIVER, SHUTDOWN, FORKED.
+// Driver: cuMemGetInfo. Waits: never. Streams: none.
+BERM_API berm_status_t berm_largest_obtainable_read(int device, berm_stream_t stream,
+                                                    uint64_t *size_bytes);
+
+// What an address is.
+typedef enum berm_address_kind {
+    BERM_ADDRESS_FOREIGN = 0, // not in any of berm's reservations
+    BERM_ADDRESS_LIVE,        // in a live block
+    BERM_ADDRESS_AWAITED,     // in a freed block that some stream may still use
+    BERM_ADDRESS_FREE,        // mapped and free
+    BERM_ADDRESS_UNMAPPED,    // reserved, with no memory behind it
+    BERM_ADDRESS_POISONED,    // left alone after a driver error
+} berm_address_kind_t;
+
+typedef struct berm_whatis_s {
+    size_t size; // sizeof(berm_whatis_t) of the caller
+    berm_address_kind_t kind;
+    int device;               // -1 if foreign
+    berm_stream_t stream;     // of the pool; BERM_STREAM_NONE for the pool without a stream
+    berm_addr_t block;        // start of the block or free range; 0 if foreign
+    uint64_t offset_bytes;    // of the address within it
+    uint64_t block_bytes;     // what the block occupies
+    uint64_t requested_bytes; // what was asked for; 0 unless live
+    uint64_t
+        allocation_index; // the block was the n-th request of its device, from 1; 0 unless live
+    uint32_t is_small;    // 1: a slot of a size-class slab
+    uint32_t reserved_;   // 0
+} berm_whatis_t;
+
+#define BERM_WHATIS_INIT BERM_SIZED_INIT(berm_whatis_t)
+
+// Says what `addr` is. Errors: ARGUMENT, VERSION, SHUTDOWN, FORKED; a foreign address is BERM_OK.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis);
+
+// Receives `length` bytes of output; must not call berm.
+typedef void (*berm_write_fn)(void *context, const char *text, size_t length);
+
+// Writes the state of all devices as one JSON object, described by docs/snapshot.schema.json:
+// options, statistics, pools, segments, blocks, free ranges, handles. A full walk under the lock.
+// Errors: ARGUMENT, SHUTDOWN, FORKED. Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_snapshot_write(berm_write_fn write, void *context);
+
+// Walks everything and checks the numbered invariants of docs/invariants.md. BERM_OK if all hold;
+// otherwise BERM_ERROR_CORRUPTION, the number in *invariant (may be NULL; 0 when all hold), and
+// berm_error_message says where. Errors: SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_audit(int *invariant);
+
+// What berm knows about the driver and a device; no memory is allocated on it.
+typedef struct berm_device_info {
+    size_t size; // sizeof(berm_device_info_t) of the caller
+    int device;
+    int driver_version;     // 13000 is 13.0
+    char name[128];         //
+    uint64_t memory_bytes;  // of the device
+    uint64_t free_bytes;    // as the driver says, now
+    uint64_t granule_bytes; // 0 without VMM
+    uint32_t has_vmm;       // 1: virtual memory management
+    uint32_t has_ctx_event; // 1: cuCtxRecordEvent
+    uint32_t has_rdma;      // 1: the device says that VMM memory can be RDMA-capable
+    uint32_t is_simulated;  // 1: berm's simulated device
+} berm_device_info_t;
+
+#define BERM_DEVICE_INFO_INIT BERM_SIZED_INIT(berm_device_info_t)
+
+// The number of devices; 0 with BERM_ERROR_NO_DRIVER where there is no driver.
+// Errors: ARGUMENT, NO_DRIVER, DRIVER, SHUTDOWN, FORKED. Driver: yes. Waits: no. Streams: none.
+BERM_API berm_status_t berm_device_count(int *count);
+
+// Errors: ARGUMENT, VERSION, DEVICE, NO_DRIVER, DRIVER, SHUTDOWN, FORKED.
+// Driver: yes. Waits: no. Streams: none.
+BERM_API berm_status_t berm_device_info_read(int device, berm_device_info_t *info);
+
+// Every option, in a fixed order: index from 0; returns NULL past the end. Static strings.
+typedef struct berm_option_info_s {
+    const char *name;
+    const char *kind;          // "bytes", "percent", "fraction", "bool", "choice", "text"
+    const char *default_value; //
+    const char *range;         // "0..100", "passed|off", …
+    const char *text;          // one sentence
+    int is_runtime;            // 1: can be set after start
+} berm_option_info_t;
+
+BERM_API const berm_option_info_t *berm_option_info(size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
