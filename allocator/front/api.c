@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entry points of berm.h: they check what the caller gave, and call the heap. Questions
+// (berm_introspect.h) are in stats.c, whatis.c, snapshot.c and audit.c.
+#include "berm.h"
+
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "front/heap.h"
+
+static const uint64_t size_max_bytes = UINT64_C(1) << 62;
+static const uint64_t alignment_max_bytes = UINT64_C(1) << 32;
+
+const char *berm_error_message(void) {
+    return berm__error_text();
+}
+
+const char *berm_driver_error_last(int *code) {
+    return berm__drv_error_last(code);
+}
+
+berm_status_t berm_init(const char *options) {
+    berm_status_t status = berm__heap_start(options);
+    if (status == BERM_ERROR_STATE)
+        return berm__error_set(status, "berm_init: berm runs already");
+    return status;
+}
+
+berm_status_t berm_shutdown(size_t *live_blocks) {
+    bool is_running;
+    if (live_blocks != NULL)
+        *live_blocks = 0;
+    berm_status_t status = berm__heap_peek(&is_running);
+    return status == BERM_OK && is_running ? berm__heap_stop(live_blocks) : status;
+}
+
+berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int device,
+                                 berm_stream_t stream, berm_addr_t *out) {
+    if (BERM_UNLIKELY(out == NULL))
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_alloc: out is NULL");
+    *out = 0;
+    berm_status_t status = berm__heap_ready();
+    if (BERM_UNLIKELY(status != BERM_OK))
+        return status;
+    if (BERM_UNLIKELY(size_bytes - 1 >= size_max_bytes)) {
+        status = size_bytes == 0 ? BERM_ERROR_SIZE_ZERO : BERM_ERROR_SIZE_TOO_LARGE;
+        return berm__error_set(status, "berm_alloc: a request of %llu bytes",
+                               (unsigned long long)size_bytes);
+    }
+    if (BERM_UNLIKELY(!berm__is_pow2(alignment) || alignment > alignment_max_bytes))
+        return berm__error_set(BERM_ERROR_ALIGNMENT,
+                               "berm_alloc: alignment %llu is not a power of two up to 2^32",
+                               (unsigned long long)alignment);
+    return berm__heap_alloc(size_bytes, berm__max_u64(alignment, BERM_RANGE_UNIT_BYTES), device,
+                            stream, out);
+}
+
+berm_status_t berm_alloc(uint64_t size_bytes, int device, berm_stream_t stream, berm_addr_t *out) {
+    return berm_alloc_aligned(size_bytes, BERM_RANGE_UNIT_BYTES, device, stream, out);
+}
+
+berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
+    bool is_running;
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (BERM_UNLIKELY(status != BERM_OK) || addr == 0)
+        return status;
+    if (BERM_UNLIKELY(!is_running))
+        return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN, "berm_free: nothing was allocated yet");
+    return berm__heap_free(addr, device, stream);
+}
+
+berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream) {
+    bool is_running;
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (status != BERM_OK)
+        return status;
+    if (stream == BERM_STREAM_NONE)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_record_stream: no stream is named");
+    if (!is_running)
+        return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
+                               "berm_record_stream: nothing was allocated yet");
+    return berm__heap_record_stream(addr, stream);
+}
+
+// Locks a device and makes its context current; what `device_leave` undoes.
+static berm_status_t device_enter(int ordinal, berm_device_t **device, bool *is_pushed) {
+    berm_status_t status = berm__heap_ready();
+    if (status == BERM_OK)
+        status = berm__heap_device(ordinal, device);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&(*device)->lock);
+    status = berm__gpu_enter(&(*device)->gpu, is_pushed);
+    if (status != BERM_OK)
+        berm__mutex_unlock(&(*device)->lock);
+    return status;
+}
+
+static berm_status_t device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,
+                                  const char *call) {
+    berm__gpu_leave(&device->gpu, is_pushed);
+    berm__mutex_unlock(&device->lock);
+    if (status != BERM_OK)
+        return berm__error_set(status, "%s, device %d: %s", call, device->gpu.ordinal,
+                               berm_status_text(status));
+    return BERM_OK;
+}
+
+berm_status_t berm_stream_retire(int device_ordinal, berm_stream_t handle) {
+    berm_device_t *device;
+    bool is_pushed;
+    if (handle == BERM_STREAM_NONE)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_stream_retire: no stream is named");
+    berm_status_t status = device_enter(device_ordinal, &device, &is_pushed);
+    if (status != BERM_OK)
+        return status;
+    berm_stream_ref_t *stream = berm__device_stream_find(device, handle);
+    if (stream != NULL)
+        status = berm__device_stream_retire(device, stream);
+    return device_leave(device, is_pushed, status, "berm_stream_retire");
+}
+
+berm_status_t berm_trim(int device_ordinal, uint64_t keep_bytes, uint64_t *released_bytes) {
+    berm_device_t *device;
+    bool is_pushed;
+    uint64_t released = 0;
+    if (released_bytes != NULL)
+        *released_bytes = 0;
+    berm_status_t status = device_enter(device_ordinal, &device, &is_pushed);
+    if (status != BERM_OK)
+        return status;
+    status = berm__device_trim(device, keep_bytes, &released);
+    if (released_bytes != NULL)
+        *released_bytes = released;
+    return device_leave(device, is_pushed, status, "berm_trim");
+}
+
+berm_status_t berm_limit_set(int device_ordinal, uint64_t limit_bytes) {
+    berm_device_t *device;
+    berm_status_t status = berm__heap_ready();
+    if (status == BERM_OK)
+        status = berm__heap_device(device_ordinal, &device);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&device->lock);
+    device->limit_bytes = limit_bytes;
+    berm__mutex_unlock(&device->lock);
+    return BERM_OK;
+}
+
+berm_status_t berm_limit_get(int device_ordinal, uint64_t *limit_bytes) {
+    berm_device_t *device;
+    if (limit_bytes == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_limit_get: limit_bytes is NULL");
+    berm_status_t status = berm__heap_ready();
+    if (status == BERM_OK)
+        status = berm__heap_device(device_ordinal, &device);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&device->lock);
+    *limit_bytes = device->limit_bytes;
+    berm__mutex_unlock(&device->lock);
+    return BERM_OK;
+}
+
+berm_status_t berm_option_set(const char *name, const char *value) {
+    char error[200] = "";
+    if (name == NULL || value == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_option_set: a NULL name or value");
+    berm_status_t status = berm__heap_ready();
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&berm__heap.lock);
+    status = berm__option_set(&berm__heap.options, name, value, true, error, sizeof error);
+    if (status == BERM_OK)
+        berm__heap_options_apply();
+    berm__mutex_unlock(&berm__heap.lock);
+    return status == BERM_OK ? status : berm__error_set(status, "%s", error);
+}
+
+berm_status_t berm_option_get(const char *name, char *value, size_t capacity) {
+    if (name == NULL || value == NULL || capacity == 0)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_option_get: a NULL or empty argument");
+    value[0] = '\0';
+    berm_status_t status = berm__heap_ready();
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&berm__heap.lock);
+    status = berm__option_get(&berm__heap.options, name, value, capacity);
+    berm__mutex_unlock(&berm__heap.lock);
+    return status == BERM_OK ? status
+                             : berm__error_set(status, "berm_option_get: no option '%s'", name);
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The audit of one segment: its tiling (I1 to I4), handles behind its granules (I5, I6), slots (I7)
+// and tickets (I8). Also sums what is mapped and poisoned.
+//
+// Cost: every granule and slot of what is mapped is looked at. Of a VOID range, where nothing ever
+// was in most of hundreds of gigabytes of addresses, only the first and the last 64 granules and
+// their slots are: a stray entry in the middle of a long one is not found.
+//
+// Locks: the device's. Calls no driver, allocates nothing.
+#include "front/audit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/bits.h"
+
+#define SAMPLE_GRANULES UINT64_C(64)
+
+static berm_addr_t granule_addr(const berm_segment_t *segment, uint64_t granule) {
+    return segment->base + (granule << segment->gpu->lg_granule);
+}
+
+// I5: a VOID range is whole granules, with no handle.
+static int void_check(const berm_audit_t *audit, const berm_segment_t *segment,
+                      const berm_range_t *range) {
+    uint64_t granule_bytes = segment->gpu->granule_bytes;
+    if (!berm__is_aligned(range->start_bytes | range->size_bytes, granule_bytes))
+        return berm__audit_fail(audit, 5, segment->base + range->start_bytes,
+                                "a void range is not of whole granules");
+    uint64_t first = berm__segment_granule_of(segment, range->start_bytes);
+    uint64_t count = berm__segment_granule_of(segment, range->size_bytes);
+    for (uint64_t i = 0; i < count; i++) {
+        if (i == SAMPLE_GRANULES && count > 2 * SAMPLE_GRANULES)
+            i = count - SAMPLE_GRANULES;
+        if (segment->handle_of[first + i] != NULL)
+            return berm__audit_fail(audit, 5, granule_addr(segment, first + i),
+                                    "a granule of a void range has a handle");
+    }
+    return 0;
+}
+
+// I6: the handle that begins at a granule stands as often in a row as it has granules.
+static int handle_check(const berm_audit_t *audit, const berm_segment_t *segment,
+                        uint64_t granule) {
+    const berm_phys_handle_t *handle = segment->handle_of[granule];
+    uint64_t end = berm__segment_granule_of(segment, segment->span_bytes), at = granule;
+    while (at < end && segment->handle_of[at] == handle)
+        at++;
+    bool begins = granule == 0 || segment->handle_of[granule - 1] != handle;
+    if (!begins || at - granule != handle->granules)
+        return berm__audit_fail(audit, 6, granule_addr(segment, granule),
+                                "a handle of %u granules stands %" PRIu64 " times in a row%s",
+                                handle->granules, at - granule, begins ? "" : ", and once before");
+    if (!handle->is_mapped)
+        return berm__audit_fail(audit, 6, granule_addr(segment, granule),
+                                "a handle that stands in a segment is not marked mapped");
+    return 0;
+}
+
+// I8: the ticket of a mapped granule is one that its stream has given out.
+static int ticket_check(const berm_audit_t *audit, const berm_segment_t *segment,
+                        uint64_t granule) {
+    const berm_stream_ref_t *stream = audit->pool->stream;
+    uint64_t ticket = segment->ticket_of[granule];
+    if (ticket >= BERM_TICKET_NONE &&
+        (ticket < stream->open_ticket || (ticket == stream->open_ticket && stream->is_open_used)))
+        return 0;
+    return berm__audit_fail(audit, 8, granule_addr(segment, granule),
+                            "a granule has ticket %" PRIu64 ", the open one is %" PRIu64
+                            " and %s used",
+                            ticket, stream->open_ticket, stream->is_open_used ? "is" : "is not");
+}
+
+// The granules of a range that is not VOID, from *at on (what is before was checked with the range
+// before): all have handles. A POISONED one may have none where mapping failed.
+static int mapped_check(berm_audit_t *audit, const berm_segment_t *segment,
+                        const berm_range_t *range, uint64_t *at) {
+    uint64_t end =
+        berm__segment_granule_of(segment, range->start_bytes + range->size_bytes - 1) + 1;
+    *at = berm__max_u64(*at, berm__segment_granule_of(segment, range->start_bytes));
+    while (*at < end) {
+        const berm_phys_handle_t *handle = segment->handle_of[*at];
+        if (handle == NULL && range->state != BERM_RANGE_POISONED)
+            return berm__audit_fail(audit, 5, granule_addr(segment, *at),
+                                    "a granule of a %s range has no handle",
+                                    berm__range_state_name((berm_range_state_t)range->state));
+        if (handle == NULL) {
+            ++*at;
+            continue;
+        }
+        int broken = handle_check(audit, segment, *at);
+        for (uint64_t i = 0; broken == 0 && i < handle->granules; i++)
+            broken = ticket_check(audit, segment, *at + i);
+        if (broken != 0)
+            return broken;
+        audit->sums.mapped_handles++;
+        audit->sums.mapped_bytes += (uint64_t)handle->granules << segment->gpu->lg_granule;
+        *at += handle->granules;
+    }
+    return 0;
+}
+
+static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
+    uint64_t at = 0, poisoned_bytes = 0;
+    int broken = 0;
+    for (const berm_range_t *range = segment->ranges.first; range != NULL && broken == 0;
+         range = range->next) {
+        if (range->state == BERM_RANGE_POISONED)
+            poisoned_bytes += range->size_bytes;
+        broken = range->state == BERM_RANGE_VOID ? void_check(audit, segment, range)
+                                                 : mapped_check(audit, segment, range, &at);
+    }
+    audit->sums.poisoned_bytes += poisoned_bytes;
+    if (broken == 0 && poisoned_bytes != segment->poisoned_bytes)
+        broken = berm__audit_fail(audit, 16, segment->base,
+                                  "%" PRIu64 " bytes of the segment are poisoned, %" PRIu64
+                                  " are counted",
+                                  poisoned_bytes, segment->poisoned_bytes);
+    return broken;
+}
+
+// --- slots (I7) --------------------------------------------------------------------------------
+
+// Slots [*at, end) have `value`; of long runs of nothing only the ends are looked at.
+static int slots_check(const berm_audit_t *audit, const berm_segment_t *segment, uint64_t *at,
+                       uint64_t end, uintptr_t value, bool is_sampled) {
+    uint64_t sample = SAMPLE_GRANULES * (segment->gpu->granule_bytes / BERM_SLOT_BYTES);
+    uint64_t low = *at;
+    for (; *at < end; ++*at) {
+        if (is_sampled && *at - low == sample && end - low > 2 * sample)
+            *at = end - sample;
+        uintptr_t found = berm__segment_slot_read(segment, *at * BERM_SLOT_BYTES);
+        if (found != value)
+            return berm__audit_fail(audit, 7, segment->base + *at * BERM_SLOT_BYTES,
+                                    "a slot holds 0x%" PRIxPTR ", not 0x%" PRIxPTR, found, value);
+    }
+    return 0;
+}
+
+// A slot that is cut by the end of a range is left to the range that covers its end, unless a block
+// begins in it.
+static int range_slots_check(const berm_audit_t *audit, const berm_segment_t *segment,
+                             const berm_range_t *range, uint64_t *at) {
+    uint64_t first = range->start_bytes / BERM_SLOT_BYTES;
+    uint64_t end = (range->start_bytes + range->size_bytes) / BERM_SLOT_BYTES;
+    if (range->state != BERM_RANGE_LIVE)
+        return slots_check(audit, segment, at, end, 0, range->state == BERM_RANGE_VOID);
+    if (*at > first)
+        return berm__audit_fail(audit, 7, segment->base + range->start_bytes,
+                                "two blocks begin in one slot");
+    int broken = slots_check(audit, segment, at, first, 0, false);
+    if (broken == 0 && range->is_slab)
+        return slots_check(audit, segment, at, end, (uintptr_t)range->owner | BERM_SLOT_IS_SLAB,
+                           false);
+    if (broken == 0)
+        broken = slots_check(audit, segment, at, first + 1, (uintptr_t)range, false);
+    return broken != 0 ? broken : slots_check(audit, segment, at, end, 0, false);
+}
+
+int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment) {
+    char line[160];
+    int broken = berm__ranges_check(&segment->ranges, line, sizeof line);
+    if (broken != 0)
+        return berm__audit_fail(audit, broken, segment->base, "%s", line);
+    broken = granules_check(audit, segment);
+    uint64_t at = 0;
+    for (const berm_range_t *range = segment->ranges.first; range != NULL && broken == 0;
+         range = range->next)
+        broken = range_slots_check(audit, segment, range, &at);
+    return broken;
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// The heap and the data path: start here to see how a request is served.
+//
+//   allocate: device -> stream's record -> pool -> policy/pool.c: slot of a slab, or good fit
+//             -> on a miss policy/ladder.c: finished frees, mapping, moving, waiting
+//   free:     address -> core/addr_dir.h -> segment -> slot -> block -> policy/pool.c
+//
+// One lock a device for now; hits take no other, and no driver call is made on one.
+#include "front/heap.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "host/log.h"
+
+berm_heap_t berm__heap = {
+    .lock = BERM_MUTEX_INITIALIZER(BERM_LOCK_INSTANCE, "heap"),
+};
+
+static _Thread_local char error_text[256];
+
+berm_status_t berm__error_set(berm_status_t status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error_text, sizeof error_text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *berm__error_text(void) {
+    return error_text;
+}
+
+// --- the data path -----------------------------------------------------------------------------
+
+static berm_status_t audit_after(berm_status_t status) {
+    if (BERM_LIKELY(!atomic_load_explicit(&berm__heap.audits, memory_order_relaxed)))
+        return status;
+    char error[200];
+    int invariant = berm__audit_run(error, sizeof error);
+    BERM_INSIST(invariant == 0, error);
+    return status;
+}
+
+static berm_status_t shortage_report(berm_device_t *device, uint64_t size_bytes,
+                                     berm_status_t status) {
+    bool is_shortage = status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT;
+    device->out_of_memory += is_shortage;
+    const uint64_t mib = BERM_MIB(1);
+    char limit[32] = "none";
+    if (device->limit_bytes != UINT64_MAX)
+        (void)snprintf(limit, sizeof limit, "%llu MiB",
+                       (unsigned long long)(device->limit_bytes / mib));
+    return berm__error_set(
+        status,
+        "%llu bytes on device %d: %s; live %llu MiB, cached %llu MiB, reserved %llu MiB of "
+        "%llu MiB, limit %s",
+        (unsigned long long)size_bytes, device->gpu.ordinal, berm_status_name(status),
+        (unsigned long long)(device->requested.current / mib),
+        (unsigned long long)((device->phys.reserved_bytes - device->active.current) / mib),
+        (unsigned long long)(device->phys.reserved_bytes / mib),
+        (unsigned long long)(device->gpu.memory_bytes / mib), limit);
+}
+
+static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
+                                  uint64_t alignment_bytes, berm_stream_t handle,
+                                  berm_addr_t *out) {
+    berm_stream_ref_t *stream;
+    berm_pool_t *pool;
+    if (BERM_UNLIKELY(size_bytes > device->gpu.memory_bytes))
+        return BERM_ERROR_OUT_OF_DEVICE_MEMORY;
+    berm_status_t status = berm__device_stream(device, handle, &stream);
+    if (status == BERM_OK)
+        status = berm__pool_of(device, stream, &pool);
+    if (status == BERM_OK)
+        status = berm__pool_alloc(pool, size_bytes, alignment_bytes, out);
+    return status;
+}
+
+berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                               berm_stream_t stream, berm_addr_t *out) {
+    berm_device_t *device;
+    berm_status_t status = berm__heap_device(ordinal, &device);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        return status;
+    berm__mutex_lock(&device->lock);
+    status = alloc_locked(device, size_bytes, alignment_bytes, stream, out);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        status = shortage_report(device, size_bytes, status);
+    berm__mutex_unlock(&device->lock);
+    return audit_after(status);
+}
+
+static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {
+    return berm__error_set(status, "address 0x%llx: %s", (unsigned long long)addr,
+                           berm_status_text(status));
+}
+
+// The segment that holds an address, and its device; NULL if the address is foreign.
+static berm_segment_t *segment_find(berm_addr_t addr, berm_device_t **device) {
+    berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, addr);
+    if (segment != NULL)
+        *device = ((berm_pool_t *)segment->pool)->device;
+    return segment;
+}
+
+berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle) {
+    berm_device_t *device;
+    berm_segment_t *segment = segment_find(addr, &device);
+    if (BERM_UNLIKELY(segment == NULL))
+        return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
+    if (BERM_UNLIKELY(ordinal != BERM_DEVICE_ANY && ordinal != device->gpu.ordinal))
+        return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
+    berm_block_t block;
+    berm_stream_ref_t *stream;
+    berm__mutex_lock(&device->lock);
+    berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    if (BERM_LIKELY(status == BERM_OK))
+        status = berm__device_stream(device, handle, &stream);
+    if (BERM_LIKELY(status == BERM_OK))
+        status = berm__pool_free(&block, stream);
+    berm__mutex_unlock(&device->lock);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        status = address_error(status, addr);
+    return audit_after(status);
+}
+
+berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
+    berm_device_t *device;
+    berm_segment_t *segment = segment_find(addr, &device);
+    if (segment == NULL)
+        return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
+    berm_block_t block;
+    berm_stream_ref_t *stream;
+    berm__mutex_lock(&device->lock);
+    berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    if (status == BERM_OK)
+        status = berm__device_stream(device, handle, &stream);
+    if (status == BERM_OK)
+        status = berm__pool_use_add(&block, stream);
+    berm__mutex_unlock(&device->lock);
+    if (status != BERM_OK)
+        status = address_error(status, addr);
+    return audit_after(status);
+}
+
+// --- start, end, devices -----------------------------------------------------------------------
+
+static void forked_mark(void) {
+    atomic_store(&berm__heap.is_forked, true);
+}
+
+static void fork_handler_install(void) {
+    (void)pthread_atfork(NULL, NULL, forked_mark);
+}
+
+static void limit_apply(berm_device_t *device) {
+    const berm_options_t *options = &berm__heap.options;
+    uint64_t limit = options->limit_bytes;
+    if (options->memory_fraction > 0) {
+        double share = options->memory_fraction * (double)device->gpu.memory_bytes;
+        limit = berm__min_u64(limit, (uint64_t)share);
+    }
+    device->limit_bytes = limit;
+}
+
+void berm__heap_options_apply(void) {
+    const berm_options_t *options = &berm__heap.options;
+    atomic_store(&berm__heap.audits, options->audit);
+    berm__log_level_set(options->log);
+    for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
+        berm_device_t *device = berm__heap_device_opened(ordinal);
+        if (device == NULL)
+            continue;
+        berm__mutex_lock(&device->lock);
+        device->headroom_pct = options->headroom_pct;
+        device->remap_is_off = options->remap == BERM_REMAP_OFF;
+        limit_apply(device);
+        berm__mutex_unlock(&device->lock);
+    }
+}
+
+static berm_status_t start_locked(const char *options) {
+    berm_heap_t *heap = &berm__heap;
+    berm_status_t status = berm__options_load(&heap->options, options);
+    if (status != BERM_OK)
+        return berm__error_set(status, "%s", heap->options.error);
+    berm__log_level_set(heap->options.log);
+    // Records kept from an earlier start hold the backend; that matters only if another was named.
+    if (!berm__mem_backend_select(heap->options.host_memory) &&
+        heap->options.host_memory != BERM_MEM_AUTO)
+        return berm__error_set(BERM_ERROR_OPTION_VALUE,
+                               "host_memory: this process has no such backend, or uses another");
+    char error[200];
+    status = berm__drv_open(&heap->drv, heap->options.driver, error, sizeof error);
+    if (status != BERM_OK)
+        return berm__error_set(status, "%s", error);
+    if (!berm__addr_dir_init(&heap->dir)) {
+        berm__drv_close(&heap->drv);
+        return berm__error_set(BERM_ERROR_OUT_OF_HOST_MEMORY, "no host memory to start");
+    }
+    atomic_store(&heap->audits, heap->options.audit);
+    atomic_store(&heap->state, BERM_HEAP_RUNNING);
+    return BERM_OK;
+}
+
+berm_status_t berm__heap_start(const char *options) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (atomic_load(&berm__heap.is_forked))
+        return BERM_ERROR_FORKED;
+    (void)pthread_once(&once, fork_handler_install);
+    berm__mutex_lock(&berm__heap.lock);
+    berm_status_t status = BERM_ERROR_STATE;
+    if (atomic_load(&berm__heap.state) != BERM_HEAP_RUNNING)
+        status = start_locked(options);
+    berm__mutex_unlock(&berm__heap.lock);
+    return status;
+}
+
+berm_status_t berm__heap_ready(void) {
+    if (BERM_UNLIKELY(atomic_load_explicit(&berm__heap.is_forked, memory_order_relaxed)))
+        return berm__error_set(BERM_ERROR_FORKED, "called in a child of fork()");
+    int state = atomic_load_explicit(&berm__heap.state, memory_order_acquire);
+    if (BERM_LIKELY(state == BERM_HEAP_RUNNING))
+        return BERM_OK;
+    if (state == BERM_HEAP_SHUT_DOWN)
+        return berm__error_set(BERM_ERROR_SHUTDOWN, "called after berm_shutdown");
+    berm_status_t status = berm__heap_start(NULL);
+    return status == BERM_ERROR_STATE ? BERM_OK : status; // another thread was first
+}
+
+berm_status_t berm__heap_peek(bool *is_running) {
+    int state = atomic_load_explicit(&berm__heap.state, memory_order_acquire);
+    *is_running = state == BERM_HEAP_RUNNING;
+    bool is_forked = atomic_load_explicit(&berm__heap.is_forked, memory_order_relaxed);
+    return state == BERM_HEAP_NONE && !is_forked ? BERM_OK : berm__heap_ready();
+}
+
+static berm_status_t device_open_locked(int ordinal, berm_device_t **out) {
+    berm_heap_t *heap = &berm__heap;
+    *out = berm__heap_device_opened(ordinal);
+    if (*out != NULL)
+        return BERM_OK;
+    berm_device_t *device = berm__mem_alloc(sizeof *device);
+    if (device == NULL)
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    berm_status_t status =
+        berm__device_open(device, &heap->drv, ordinal, &heap->dir, heap->options.handle_bytes);
+    if (status != BERM_OK) {
+        berm__mem_free(device, sizeof *device);
+        return status;
+    }
+    device->headroom_pct = heap->options.headroom_pct;
+    device->remap_is_off = heap->options.remap == BERM_REMAP_OFF;
+    limit_apply(device);
+    atomic_store_explicit(&heap->devices[ordinal], device, memory_order_release);
+    *out = device;
+    return BERM_OK;
+}
+
+berm_status_t berm__heap_device(int ordinal, berm_device_t **out) {
+    *out = berm__heap_device_opened(ordinal);
+    if (BERM_LIKELY(*out != NULL))
+        return BERM_OK;
+    if (ordinal < 0 || ordinal >= BERM_DEVICES_MAX || ordinal >= berm__heap.drv.device_count)
+        return berm__error_set(BERM_ERROR_DEVICE, "no device %d: the driver has %d", ordinal,
+                               berm__heap.drv.device_count);
+    berm__mutex_lock(&berm__heap.lock);
+    berm_status_t status = device_open_locked(ordinal, out);
+    berm__mutex_unlock(&berm__heap.lock);
+    if (status != BERM_OK)
+        return berm__error_set(status, "device %d cannot be used: %s", ordinal,
+                               berm_status_text(status));
+    return BERM_OK;
+}
+
+berm_status_t berm__heap_stop(size_t *live_blocks) {
+    berm_heap_t *heap = &berm__heap;
+    berm__mutex_lock(&heap->lock);
+    if (atomic_load(&heap->state) != BERM_HEAP_RUNNING) {
+        berm__mutex_unlock(&heap->lock);
+        return BERM_OK;
+    }
+    atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
+    uint64_t live_total = 0;
+    for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
+        berm_device_t *device = berm__heap_device_opened(ordinal);
+        if (device == NULL)
+            continue;
+        uint64_t live = 0;
+        berm__device_close(device, &live);
+        live_total += live;
+        atomic_store(&heap->devices[ordinal], NULL);
+        berm__mem_free(device, sizeof *device);
+    }
+    berm__addr_dir_destroy(&heap->dir);
+    berm__mutex_unlock(&heap->lock);
+    if (live_blocks != NULL)
+        *live_blocks = (size_t)live_total;
+    return BERM_OK;
+}

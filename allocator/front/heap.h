@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process's heap: options, driver, one allocator a device, and the data path. api.c checks
+// arguments and calls it; statistics, snapshot, questions and audit read it.
+//
+// States: none -> running (first use or berm_init) -> shut down -> running (berm_init only). In a
+// child of fork() nothing works any more: `is_forked` is set by a fork handler and no lock is
+// taken.
+//
+// Locks: `lock` (rank INSTANCE) for starting, ending, opening devices and options; each device's
+// own for the rest. A device's pointer is set once, and read without a lock.
+#ifndef BERM_FRONT_HEAP_H
+#define BERM_FRONT_HEAP_H
+
+#include "front/options.h"
+#include "policy/pool.h"
+
+enum {
+    BERM_DEVICES_MAX = 64
+};
+
+typedef enum berm_heap_state {
+    BERM_HEAP_NONE,
+    BERM_HEAP_RUNNING,
+    BERM_HEAP_SHUT_DOWN,
+} berm_heap_state_t;
+
+typedef struct berm_heap {
+    berm_mutex_t lock;
+    _Atomic(int) state; // berm_heap_state_t
+    atomic_bool is_forked;
+    atomic_bool audits; // options.audit, read on every call
+    // Under the lock.
+    berm_options_t options;
+    // Constant while running.
+    berm_drv_t drv;
+    berm_addr_dir_t dir;
+    _Atomic(berm_device_t *) devices[BERM_DEVICES_MAX]; // NULL: not used yet
+} berm_heap_t;
+
+extern berm_heap_t berm__heap;
+
+// BERM_OK when calls may go on, starting the heap if it never ran; FORKED, SHUTDOWN, or why it does
+// not start.
+berm_status_t berm__heap_ready(void);
+// The same, but a heap that never ran stays so (*is_running false): for questions.
+berm_status_t berm__heap_peek(bool *is_running);
+
+berm_status_t berm__heap_start(const char *options);
+berm_status_t berm__heap_stop(size_t *live_blocks);
+
+// The allocator of a device, opened on first use. DEVICE, NO_VMM, DRIVER, DEVICE_LOST.
+berm_status_t berm__heap_device(int ordinal, berm_device_t **device);
+// The same, NULL if it was not used yet.
+static inline berm_device_t *berm__heap_device_opened(int ordinal) {
+    return ordinal >= 0 && ordinal < BERM_DEVICES_MAX
+               ? atomic_load_explicit(&berm__heap.devices[ordinal], memory_order_acquire)
+               : NULL;
+}
+
+// The data path.
+berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                               berm_stream_t stream, berm_addr_t *out);
+berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t stream);
+berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t stream);
+
+// Puts the options that can change into every open device. The heap's lock is held.
+void berm__heap_options_apply(void);
+
+// Checks every invariant of docs/invariants.md (audit.c): 0, or the number of the first that fails
+// and a line in `error`. Takes the devices' locks.
+int berm__audit_run(char *error, size_t error_capacity);
+
+// This thread's message for berm_error_message; returns `status`, so that a failure is one line.
+berm_status_t berm__error_set(berm_status_t status, const char *format, ...) BERM_PRINTF(2, 3);
+const char *berm__error_text(void);
+
+#endif

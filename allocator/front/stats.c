@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics, the two largest-block figures, and what is known of drivers and devices: the calls of
+// berm_introspect.h that give numbers.
+#include <string.h>
+
+#include "base/bits.h"
+#include "berm_introspect.h"
+#include "front/heap.h"
+#include "host/mem.h"
+
+// Copies a filled struct to a caller whose own may be older and shorter.
+static berm_status_t struct_give(void *out, size_t caller_bytes, const void *filled,
+                                 size_t filled_bytes) {
+    if (caller_bytes < sizeof(size_t) || caller_bytes > filled_bytes)
+        return berm__error_set(BERM_ERROR_VERSION,
+                               "a struct of %zu bytes, this library knows up to %zu: set its size",
+                               caller_bytes, filled_bytes);
+    memcpy((char *)out + sizeof(size_t), (const char *)filled + sizeof(size_t),
+           caller_bytes - sizeof(size_t));
+    return BERM_OK;
+}
+
+static berm_figure_t reserved_figure(const berm_phys_t *phys) {
+    return (berm_figure_t){.current = phys->reserved_bytes,
+                           .peak = phys->reserved_peak_bytes,
+                           .total_up = phys->created_bytes,
+                           .total_down = phys->released_bytes};
+}
+
+static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
+    berm__mutex_lock(&device->lock);
+    const berm_phys_t *phys = &device->phys;
+    stats->pools = device->pool_count;
+    stats->requested_bytes = device->requested;
+    stats->allocated_bytes = device->allocated;
+    stats->active_bytes = device->active;
+    stats->reserved_bytes = reserved_figure(phys);
+    stats->blocks = device->blocks;
+    stats->cached_bytes = phys->reserved_bytes - device->active.current;
+    stats->limit_bytes = device->limit_bytes;
+    stats->granule_bytes = device->gpu.granule_bytes;
+    stats->address_bytes = device->address_bytes;
+    stats->mappings = phys->mapping_count;
+    stats->mappings_peak = phys->mapping_peak;
+    stats->moved_bytes = phys->moved_bytes;
+    stats->moves = device->moves;
+    stats->host_waits = device->host_waits;
+    stats->retries = device->retries;
+    stats->out_of_memory = device->out_of_memory;
+    stats->poisoned_bytes = device->poisoned_bytes;
+    berm__mutex_unlock(&device->lock);
+}
+
+// BERM_OK for a device that exists; *device is NULL where it was not used yet or berm does not run.
+static berm_status_t device_look(int ordinal, berm_device_t **device, bool *is_running) {
+    *device = NULL;
+    berm_status_t status = berm__heap_peek(is_running);
+    if (status != BERM_OK)
+        return status;
+    *device = berm__heap_device_opened(ordinal);
+    bool is_unknown = ordinal < 0 || ordinal >= BERM_DEVICES_MAX ||
+                      (*is_running && ordinal >= berm__heap.drv.device_count);
+    if (is_unknown)
+        return berm__error_set(BERM_ERROR_DEVICE, "no device %d", ordinal);
+    return BERM_OK;
+}
+
+berm_status_t berm_stats_read(int ordinal, berm_stats_t *stats) {
+    berm_device_t *device;
+    bool is_running;
+    if (stats == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_stats_read: stats is NULL");
+    berm_status_t status = device_look(ordinal, &device, &is_running);
+    if (status != BERM_OK)
+        return status;
+    berm_stats_t filled = {.size = sizeof filled, .device = ordinal, .limit_bytes = UINT64_MAX};
+    if (device != NULL)
+        stats_fill(device, &filled);
+    filled.host_metadata_bytes = berm__mem_held_bytes();
+    if (is_running)
+        berm__drv_calls_read(&berm__heap.drv, &filled.driver_calls);
+    return struct_give(stats, stats->size, &filled, sizeof filled);
+}
+
+berm_status_t berm_stats_peaks_reset(int ordinal) {
+    berm_device_t *device;
+    bool is_running;
+    berm_status_t status = device_look(ordinal, &device, &is_running);
+    if (status != BERM_OK || device == NULL)
+        return status;
+    berm__mutex_lock(&device->lock);
+    berm_figure_t *const figures[] = {&device->requested, &device->allocated, &device->active,
+                                      &device->blocks};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(figures); i++)
+        figures[i]->peak = figures[i]->current;
+    device->phys.reserved_peak_bytes = device->phys.reserved_bytes;
+    device->phys.mapping_peak = device->phys.mapping_count;
+    berm__mutex_unlock(&device->lock);
+    return BERM_OK;
+}
+
+// --- largest blocks ----------------------------------------------------------------------------
+
+static uint64_t pool_largest_free(berm_pool_t *pool) {
+    uint64_t largest = 0;
+    // Empty slabs are given back before a request makes a driver call, so they count as free.
+    (void)berm__small_flush(pool);
+    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
+        const berm_range_t *range =
+            berm__ranges_largest_free(&BERM_CONTAINER_OF(link, berm_segment_t, link)->ranges);
+        if (range != NULL)
+            largest = berm__max_u64(largest, range->size_bytes);
+    }
+    return largest > BERM_SMALL_MAX_BYTES ? largest : berm__small_largest(pool);
+}
+
+static berm_pool_t *pool_look(berm_device_t *device, berm_stream_t handle) {
+    berm_stream_ref_t *stream = berm__device_stream_find(device, handle);
+    return stream != NULL ? stream->pool : NULL;
+}
+
+// What a request does before it calls for memory: frees that have finished come back.
+static void pool_refresh(berm_pool_t *pool) {
+    bool is_pushed;
+    if (berm__gpu_enter(&pool->device->gpu, &is_pushed) == BERM_OK)
+        (void)berm__deferred_process(pool, NULL);
+    berm__gpu_leave(&pool->device->gpu, is_pushed);
+}
+
+berm_status_t berm_largest_free_read(int ordinal, berm_stream_t stream, uint64_t *size_bytes) {
+    berm_device_t *device;
+    bool is_running;
+    if (size_bytes == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_largest_free_read: size_bytes is NULL");
+    *size_bytes = 0;
+    berm_status_t status = device_look(ordinal, &device, &is_running);
+    if (status != BERM_OK || device == NULL)
+        return status;
+    berm__mutex_lock(&device->lock);
+    berm_pool_t *pool = pool_look(device, stream);
+    if (pool != NULL) {
+        pool_refresh(pool);
+        *size_bytes = pool_largest_free(pool);
+    }
+    berm__mutex_unlock(&device->lock);
+    return BERM_OK;
+}
+
+// Whole granules that could be put under one block: free anywhere, awaited, idle, or to be created.
+static uint64_t obtainable_bytes(berm_device_t *device, uint64_t driver_free_bytes) {
+    uint64_t granule_bytes = device->gpu.granule_bytes;
+    uint64_t granules = berm__phys_idle_granules(&device->phys), awaited_bytes = 0;
+    for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
+        berm_pool_t *pool = BERM_CONTAINER_OF(link, berm_pool_t, link);
+        (void)berm__small_flush(pool);
+        granules += berm__steal_obtainable(pool);
+        awaited_bytes += pool->deferred_bytes;
+    }
+    uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
+    return (granules + growth / granule_bytes) * granule_bytes + awaited_bytes;
+}
+
+berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
+                                           uint64_t *size_bytes) {
+    berm_device_t *device;
+    if (size_bytes == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_largest_obtainable_read: size_bytes is NULL");
+    *size_bytes = 0;
+    berm_status_t status = berm__heap_ready();
+    if (status == BERM_OK)
+        status = berm__heap_device(ordinal, &device);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&device->lock);
+    bool is_pushed;
+    size_t free_bytes = 0, total_bytes = 0;
+    status = berm__gpu_enter(&device->gpu, &is_pushed);
+    if (status == BERM_OK)
+        status = berm__drv_status(
+            BERM_DRV_CALL(device->gpu.drv, OTHER, mem_get_info, &free_bytes, &total_bytes));
+    if (status == BERM_OK) {
+        berm_pool_t *pool = pool_look(device, stream);
+        uint64_t now = pool != NULL ? pool_largest_free(pool) : 0;
+        *size_bytes = berm__max_u64(now, obtainable_bytes(device, free_bytes));
+    }
+    berm__gpu_leave(&device->gpu, is_pushed);
+    berm__mutex_unlock(&device->lock);
+    return status;
+}
+
+// --- devices -----------------------------------------------------------------------------------
+
+berm_status_t berm_device_count(int *count) {
+    if (count == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_device_count: count is NULL");
+    *count = 0;
+    berm_status_t status = berm__heap_ready();
+    if (status == BERM_OK)
+        *count = berm__heap.drv.device_count;
+    return status;
+}
+
+// Free memory is asked for only where a context exists: making one would take memory.
+static berm_cu_result_t free_bytes_read(berm_drv_t *drv, berm_cu_device_t cu_device,
+                                        uint64_t *free_bytes) {
+    unsigned flags = 0;
+    int is_active = 0;
+    berm_cu_context_t context = NULL, popped = NULL;
+    size_t free_now = 0, total = 0;
+    berm_cu_result_t result =
+        BERM_DRV_CALL(drv, OTHER, primary_ctx_get_state, cu_device, &flags, &is_active);
+    if (result != BERM_CU_SUCCESS || !is_active)
+        return result;
+    result = BERM_DRV_CALL(drv, OTHER, primary_ctx_retain, &context, cu_device);
+    if (result != BERM_CU_SUCCESS)
+        return result;
+    result = BERM_DRV_CALL(drv, OTHER, ctx_push_current, context);
+    if (result == BERM_CU_SUCCESS) {
+        result = BERM_DRV_CALL(drv, OTHER, mem_get_info, &free_now, &total);
+        (void)BERM_DRV_CALL(drv, OTHER, ctx_pop_current, &popped);
+    }
+    (void)BERM_DRV_CALL(drv, OTHER, primary_ctx_release, cu_device);
+    *free_bytes = free_now;
+    return result;
+}
+
+static berm_cu_result_t info_fill(berm_drv_t *drv, berm_device_info_t *info) {
+    berm_cu_device_t cu_device = 0;
+    int has_vmm = 0, has_rdma = 0;
+    size_t memory_bytes = 0, granule_bytes = 0;
+    berm_cu_result_t result = BERM_DRV_CALL(drv, OTHER, device_get, &cu_device, info->device);
+    if (result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(drv, OTHER, device_get_name, info->name, (int)sizeof info->name,
+                               cu_device);
+    if (result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(drv, OTHER, device_total_mem, &memory_bytes, cu_device);
+    if (result == BERM_CU_SUCCESS)
+        result = free_bytes_read(drv, cu_device, &info->free_bytes);
+    if (result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(drv, OTHER, device_get_attribute, &has_vmm,
+                               BERM_CU_ATTR_VMM_SUPPORTED, cu_device);
+    if (result != BERM_CU_SUCCESS)
+        return result;
+    // Old drivers do not know this attribute; that is a no.
+    (void)BERM_DRV_CALL(drv, OTHER, device_get_attribute, &has_rdma,
+                        BERM_CU_ATTR_RDMA_WITH_VMM_SUPPORTED, cu_device);
+    info->memory_bytes = memory_bytes;
+    info->has_vmm = has_vmm != 0 && drv->has_vmm_entries;
+    info->has_rdma = has_rdma != 0;
+    if (info->has_vmm) {
+        berm_cu_mem_prop_t prop = {.type = BERM_CU_MEM_ALLOCATION_PINNED,
+                                   .location = {BERM_CU_MEM_LOCATION_DEVICE, info->device}};
+        result = BERM_DRV_CALL(drv, OTHER, mem_get_granularity, &granule_bytes, &prop,
+                               BERM_CU_MEM_GRANULARITY_MINIMUM);
+        info->granule_bytes = granule_bytes;
+    }
+    return result;
+}
+
+berm_status_t berm_device_info_read(int ordinal, berm_device_info_t *info) {
+    if (info == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_device_info_read: info is NULL");
+    berm_status_t status = berm__heap_ready();
+    if (status != BERM_OK)
+        return status;
+    berm_drv_t *drv = &berm__heap.drv;
+    if (ordinal < 0 || ordinal >= drv->device_count)
+        return berm__error_set(BERM_ERROR_DEVICE, "no device %d: the driver has %d", ordinal,
+                               drv->device_count);
+    berm_device_info_t filled = {.size = sizeof filled,
+                                 .device = ordinal,
+                                 .driver_version = drv->version,
+                                 .has_ctx_event = drv->ctx_record_event != NULL,
+                                 .is_simulated = drv->is_simulated};
+    status = berm__drv_status(info_fill(drv, &filled));
+    if (status != BERM_OK)
+        return berm__error_set(status, "device %d: %s", ordinal, berm_status_text(status));
+    return struct_give(info, info->size, &filled, sizeof filled);
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// "What is this address": for people, debuggers and fault handlers. It may walk a segment's ranges.
+#include <string.h>
+
+#include "berm_introspect.h"
+#include "front/heap.h"
+
+static berm_address_kind_t kind_of(const berm_range_t *range) {
+    switch ((berm_range_state_t)range->state) {
+    case BERM_RANGE_LIVE:
+        return BERM_ADDRESS_LIVE;
+    case BERM_RANGE_AWAITED:
+        return BERM_ADDRESS_AWAITED;
+    case BERM_RANGE_FREE:
+        return BERM_ADDRESS_FREE;
+    case BERM_RANGE_POISONED:
+        return BERM_ADDRESS_POISONED;
+    default:
+        return BERM_ADDRESS_UNMAPPED;
+    }
+}
+
+static void slot_describe(const berm_segment_t *segment, const berm_slab_t *slab, uint64_t offset,
+                          berm_whatis_t *whatis) {
+    uint64_t class_bytes = berm__size_class_bytes(slab->size_class);
+    uint64_t inside = offset - slab->range->start_bytes;
+    uint32_t slot = (uint32_t)(inside / class_bytes);
+    whatis->is_small = 1;
+    whatis->kind = BERM_ADDRESS_FREE;
+    whatis->block = segment->base + slab->range->start_bytes + slot * class_bytes;
+    whatis->offset_bytes = inside % class_bytes;
+    whatis->block_bytes = class_bytes;
+    if (slot >= slab->slots) { // the tail that no slot covers
+        whatis->block_bytes = slab->range->size_bytes - slot * class_bytes;
+        return;
+    }
+    bool is_live = (slab->live[slot / 64] >> (slot % 64) & 1) != 0;
+    bool is_taken = (slab->taken[slot / 64] >> (slot % 64) & 1) != 0;
+    if (is_live) {
+        whatis->kind = BERM_ADDRESS_LIVE;
+        whatis->requested_bytes = (uint64_t)slab->requested[slot] + 1;
+        whatis->allocation_index = slab->index[slot];
+    } else if (is_taken) {
+        whatis->kind = BERM_ADDRESS_AWAITED;
+    }
+}
+
+static void address_describe(const berm_segment_t *segment, berm_addr_t addr,
+                             berm_whatis_t *whatis) {
+    uint64_t offset = addr - segment->base;
+    const berm_pool_t *pool = segment->pool;
+    const berm_range_t *range = berm__ranges_at(&segment->ranges, offset);
+    whatis->device = pool->device->gpu.ordinal;
+    whatis->stream = pool->stream->handle;
+    whatis->kind = kind_of(range);
+    whatis->block = segment->base + range->start_bytes;
+    whatis->offset_bytes = offset - range->start_bytes;
+    whatis->block_bytes = range->size_bytes;
+    if (range->is_slab) {
+        slot_describe(segment, range->owner, offset, whatis);
+    } else if (range->state == BERM_RANGE_LIVE) {
+        whatis->requested_bytes = range->as.block.requested_bytes;
+        whatis->allocation_index = range->as.block.index;
+    }
+}
+
+berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
+    bool is_running;
+    if (whatis == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_whatis: whatis is NULL");
+    if (whatis->size != sizeof *whatis)
+        return berm__error_set(BERM_ERROR_VERSION,
+                               "berm_whatis: a struct of %zu bytes, this library knows %zu",
+                               whatis->size, sizeof *whatis);
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (status != BERM_OK)
+        return status;
+    *whatis = (berm_whatis_t){.size = sizeof *whatis, .device = -1, .stream = BERM_STREAM_NONE};
+    berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
+    if (segment == NULL)
+        return BERM_OK;
+    berm_device_t *device = ((berm_pool_t *)segment->pool)->device;
+    berm__mutex_lock(&device->lock);
+    address_describe(segment, addr, whatis);
+    berm__mutex_unlock(&device->lock);
+    return BERM_OK;
+}

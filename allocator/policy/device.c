@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device's allocator from opening to closing, and its streams: see device.h.
+#include "policy/device.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "host/mem.h"
+#include "policy/pool.h"
+
+berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
+                                berm_addr_dir_t *dir, uint64_t large_handle_bytes) {
+    memset(device, 0, sizeof *device);
+    berm_status_t status = berm__gpu_open(&device->gpu, drv, ordinal);
+    if (status != BERM_OK)
+        return status;
+    device->dir = dir;
+    device->limit_bytes = UINT64_MAX;
+    berm__mutex_init(&device->lock, BERM_LOCK_DEVICE, "device");
+    berm__list_init(&device->pools);
+    berm__list_init(&device->streams);
+    berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
+    berm__node_slab_init(&device->range_nodes, sizeof(berm_range_t));
+    berm__node_slab_init(&device->use_nodes, sizeof(berm_use_t));
+    berm__node_slab_init(&device->deferred_nodes, sizeof(berm_deferred_t));
+    return BERM_OK;
+}
+
+// NULL and CU_STREAM_LEGACY are one stream. The per-thread default is another stream in each
+// thread, so memory used on it is treated as memory without a stream.
+static berm_stream_t handle_normalize(berm_stream_t handle) {
+    if (handle == (berm_stream_t)BERM_CU_STREAM_LEGACY)
+        return NULL;
+    if (handle == (berm_stream_t)BERM_CU_STREAM_PER_THREAD)
+        return BERM_STREAM_NONE;
+    return handle;
+}
+
+berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle) {
+    handle = handle_normalize(handle);
+    berm_stream_ref_t *last = device->stream_last;
+    if (BERM_LIKELY(last != NULL && last->handle == handle))
+        return last;
+    for (berm_list_t *link = device->streams.next; link != &device->streams; link = link->next) {
+        berm_stream_ref_t *stream = BERM_CONTAINER_OF(link, berm_stream_ref_t, link);
+        if (stream->handle == handle && !stream->is_retired) {
+            device->stream_last = stream;
+            return stream;
+        }
+    }
+    return NULL;
+}
+
+static void stream_id_read(berm_stream_ref_t *stream) {
+    bool is_pushed;
+    unsigned long long id = 0;
+    if (stream->handle == BERM_STREAM_NONE || stream->gpu->drv->stream_get_id == NULL)
+        return;
+    if (berm__gpu_enter(stream->gpu, &is_pushed) == BERM_OK &&
+        BERM_DRV_CALL(stream->gpu->drv, OTHER, stream_get_id, (berm_cu_stream_t)stream->handle,
+                      &id) == BERM_CU_SUCCESS)
+        stream->id = id;
+    berm__gpu_leave(stream->gpu, is_pushed);
+}
+
+berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
+                                  berm_stream_ref_t **out) {
+    *out = berm__device_stream_find(device, handle);
+    if (BERM_LIKELY(*out != NULL))
+        return BERM_OK;
+    berm_stream_ref_t *stream = berm__mem_alloc(sizeof *stream);
+    if (stream == NULL)
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    berm__stream_init(stream, &device->gpu, handle_normalize(handle), &device->host_waits);
+    stream_id_read(stream);
+    berm__list_push_front(&device->streams, &stream->link);
+    device->stream_last = stream;
+    *out = stream;
+    return BERM_OK;
+}
+
+// --- closing -----------------------------------------------------------------------------------
+
+// Unmaps one run of mapped granules, handle by handle if it does not go in one call.
+static void run_unmap(berm_segment_t *segment, uint64_t first, uint64_t end) {
+    if (berm__segment_unmap(segment, first, end - first) == BERM_OK)
+        return;
+    for (uint64_t at = first; at < end;) {
+        berm_phys_handle_t *handle = segment->handle_of[at];
+        uint64_t granules = handle->granules;
+        if (berm__segment_unmap(segment, at, granules) != BERM_OK) {
+            // It may be unmapped already, if the failure before this one was only in the answer.
+            for (uint64_t i = 0; i < granules; i++)
+                segment->handle_of[at + i] = NULL;
+            segment->phys->mapping_count--;
+            berm__phys_give(segment->phys, handle);
+        }
+        at += granules;
+    }
+}
+
+static void segment_close(berm_device_t *device, berm_segment_t *segment) {
+    uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
+    for (const berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
+        uint64_t at = berm__segment_granule_of(segment, range->start_bytes);
+        uint64_t end = range->start_bytes + range->size_bytes;
+        end = (end + segment->gpu->granule_bytes - 1) >> segment->gpu->lg_granule;
+        while (at < end) {
+            uint64_t stop = at;
+            while (stop < granules && segment->handle_of[stop] != NULL)
+                stop++;
+            if (stop > at)
+                run_unmap(segment, at, stop);
+            at = stop > at ? stop : at + 1;
+            if (range->state == BERM_RANGE_VOID)
+                break;
+        }
+    }
+    berm__list_remove(&segment->link);
+    device->address_bytes -= segment->span_bytes;
+    berm__segment_destroy(segment);
+}
+
+static void slabs_drop(berm_list_t *head) {
+    while (!berm__list_is_empty(head)) {
+        berm_slab_t *slab = BERM_CONTAINER_OF(head->next, berm_slab_t, link);
+        berm__list_remove(&slab->link);
+        berm__mem_free(slab, slab->size_bytes);
+    }
+}
+
+static void pool_close(berm_device_t *device, berm_pool_t *pool) {
+    // Full slabs are in no list: find every slab by its range.
+    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
+        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+        for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
+            berm_slab_t *slab = range->is_slab ? range->owner : NULL;
+            if (slab != NULL && slab->used == slab->slots)
+                berm__mem_free(slab, slab->size_bytes);
+        }
+    }
+    for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
+        slabs_drop(&pool->empties[c]);
+        for (unsigned f = 0; f < BERM_SLAB_FULLNESS; f++)
+            slabs_drop(&pool->partial[c][f]);
+    }
+    while (!berm__list_is_empty(&pool->segments))
+        segment_close(device, BERM_CONTAINER_OF(pool->segments.next, berm_segment_t, link));
+    berm__pool_destroy(pool);
+}
+
+// Nothing is unmapped while the device may still use it. Errors do not stop a closing.
+static void device_quiesce(berm_device_t *device) {
+    berm_cu_result_t result = device->gpu.drv->ctx_synchronize();
+    (void)berm__drv_note(device->gpu.drv, BERM_DRV_SYNCHRONIZE, BERM_DRV_ENTRY_ctx_synchronize,
+                         result);
+}
+
+void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
+    bool is_pushed;
+    *live_blocks = device->blocks.current;
+    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
+        device_quiesce(device);
+    while (!berm__list_is_empty(&device->pools))
+        pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link));
+    for (int attempt = 0; attempt < 2 && device->phys.handle_count > 0; attempt++)
+        (void)berm__phys_release_idle(&device->phys, 0);
+    while (!berm__list_is_empty(&device->streams)) {
+        berm_stream_ref_t *stream =
+            BERM_CONTAINER_OF(device->streams.next, berm_stream_ref_t, link);
+        berm__list_remove(&stream->link);
+        berm__stream_destroy(stream);
+        berm__mem_free(stream, sizeof *stream);
+    }
+    berm__gpu_leave(&device->gpu, is_pushed);
+    berm__gpu_close(&device->gpu);
+    berm__phys_destroy(&device->phys);
+    berm__node_slab_destroy(&device->range_nodes);
+    berm__node_slab_destroy(&device->use_nodes);
+    berm__node_slab_destroy(&device->deferred_nodes);
+    berm__mutex_destroy(&device->lock);
+}

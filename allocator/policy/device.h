@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's allocator: its pools, streams, physical memory and figures. One lock protects all of
+// it; functions whose comment says "locked" are called with it held, and with the device's context
+// current where they may reach the driver (berm__gpu_enter).
+#ifndef BERM_POLICY_DEVICE_H
+#define BERM_POLICY_DEVICE_H
+
+#include "core/addr_dir.h"
+#include "core/size_class.h"
+#include "host/lock.h"
+#include "host/node_slab.h"
+#include "policy/stream.h"
+#include "vmm/phys.h"
+#include "vmm/segment.h"
+
+// A figure over time, as berm_introspect.h defines it. Underflow is a bug and insisted on.
+static inline void berm__figure_add(berm_figure_t *figure, uint64_t amount) {
+    figure->current += amount;
+    figure->total_up += amount;
+    if (figure->current > figure->peak)
+        figure->peak = figure->current;
+}
+
+static inline void berm__figure_sub(berm_figure_t *figure, uint64_t amount) {
+    BERM_INSIST(figure->current >= amount, "a figure falls below zero");
+    figure->current -= amount;
+    figure->total_down += amount;
+}
+
+typedef struct berm_device {
+    berm_mutex_t lock;
+    // Constant after opening.
+    berm_gpu_t gpu;
+    berm_addr_dir_t *dir;
+    // Settable, under the lock.
+    double headroom_pct;
+    bool remap_is_off;
+    uint64_t limit_bytes; // UINT64_MAX: none
+    // Under the lock.
+    berm_phys_t phys;
+    berm_list_t pools;   // berm_pool_t.link
+    berm_list_t streams; // berm_stream_ref_t.link
+    uint32_t pool_count;
+    berm_stream_ref_t *stream_last; // the stream found last: most callers have one
+    uint64_t range_nodes_promised;  // range nodes that an open window may still need
+    uint64_t poll_round;            // number of the last round of event queries
+    berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
+    // Figures.
+    berm_figure_t requested, allocated, active, blocks;
+    uint64_t address_bytes, poisoned_bytes;
+    uint64_t request_count, moves, host_waits, retries, out_of_memory;
+} berm_device_t;
+
+// Opens device `ordinal`. Errors as berm__gpu_open. `dir` is borrowed.
+berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
+                                berm_addr_dir_t *dir, uint64_t large_handle_bytes);
+// Waits for what is pending, gives everything back, live blocks too; *live_blocks is how many.
+// When the device is lost or the driver gone, host records are freed and the driver is let be.
+void berm__device_close(berm_device_t *device, uint64_t *live_blocks);
+
+// The record of a stream, made on first sight. BERM_STREAM_NONE is the whole context. Locked; calls
+// the driver on first sight (cuStreamGetId). OUT_OF_HOST_MEMORY.
+berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
+                                  berm_stream_ref_t **stream);
+// The same, NULL if never seen.
+berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle);
+
+// The stream is about to be destroyed: waits for its work, makes its pool's memory idle, and
+// forgets its handle. Locked, in context.
+berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream);
+
+// Gives cached memory back until at most keep_bytes of it remain; waits for the work that still
+// uses free memory. Locked, in context. *released_bytes counts also on failure.
+berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
+                                uint64_t *released_bytes);
+
+// Physical bytes that may still be created under the limit. Locked.
+uint64_t berm__device_growth_bytes(const berm_device_t *device);
+
+#endif

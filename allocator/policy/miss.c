@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// A miss: nothing that is mapped and free fits. The window rule says where the request goes: of all
+// runs of free addresses, to the place that needs the fewest new mappings; only its holes are
+// filled. supply.c says with what memory.
+//
+//   run:      [FREE][ VOID ][FREE][   VOID   ]      between two blocks
+//   windows:  left- and right-aligned at every boundary of the run
+//
+// Order under failure: host records are secured; the window leaves the free index (BUSY); handles
+// are gathered; each hole is mapped; last, the window is free again and the request is cut from it.
+// Whatever fails, the window is settled by what its granules then are: mapped parts FREE, the rest
+// VOID.
+//
+// Cost: one pass over the pool's ranges. Locks: the device's; its context is current.
+#include "policy/supply.h"
+
+#include "base/bits.h"
+
+// A place for a request: [start, start + size) within the run; need = VOID granules it touches.
+typedef struct window {
+    berm_segment_t *segment;
+    berm_range_t *first; // the range that holds the start
+    uint64_t start_bytes;
+    uint64_t need;
+} window_t;
+
+// Walks a run forwards and counts VOID granules before an offset.
+typedef struct cursor {
+    const berm_range_t *range;
+    uint64_t void_granules; // in ranges before `range`
+    unsigned lg;
+} cursor_t;
+
+static bool range_is_open(const berm_range_t *range) {
+    return range != NULL && (range->state == BERM_RANGE_FREE || range->state == BERM_RANGE_VOID);
+}
+
+// Moves to the range that holds `offset` (or ends there) and returns how many VOID granules lie
+// before it: those begun count if `counts_begun`.
+static uint64_t cursor_count(cursor_t *cursor, uint64_t offset, bool counts_begun) {
+    while (cursor->range->start_bytes + cursor->range->size_bytes < offset ||
+           (!counts_begun && cursor->range->start_bytes + cursor->range->size_bytes == offset &&
+            range_is_open(cursor->range->next))) {
+        if (cursor->range->state == BERM_RANGE_VOID)
+            cursor->void_granules += cursor->range->size_bytes >> cursor->lg;
+        cursor->range = cursor->range->next;
+    }
+    if (cursor->range->state != BERM_RANGE_VOID)
+        return cursor->void_granules;
+    uint64_t into = offset - cursor->range->start_bytes;
+    uint64_t round = counts_begun ? (UINT64_C(1) << cursor->lg) - 1 : 0;
+    return cursor->void_granules + ((into + round) >> cursor->lg);
+}
+
+static void window_offer(window_t *best, berm_segment_t *segment, const cursor_t *at,
+                         uint64_t start_bytes, uint64_t need) {
+    if (best->segment != NULL && need >= best->need)
+        return;
+    *best = (window_t){segment, (berm_range_t *)at->range, start_bytes, need};
+}
+
+typedef struct request {
+    uint64_t size_bytes, alignment_bytes;
+} request_t;
+
+static uint64_t start_align_up(const berm_segment_t *segment, uint64_t start, request_t request) {
+    return berm__align_up(segment->base + start, request.alignment_bytes) - segment->base;
+}
+
+// Windows that begin at a boundary of the run, and those that end at one. Both walk the run once.
+static void run_windows(window_t *best, berm_segment_t *segment, const berm_range_t *run,
+                        uint64_t run_end, request_t request) {
+    unsigned lg = segment->gpu->lg_granule;
+    cursor_t low = {run, 0, lg}, high = {run, 0, lg};
+    for (const berm_range_t *range = run; range_is_open(range); range = range->next) {
+        uint64_t start = start_align_up(segment, range->start_bytes, request);
+        if (start + request.size_bytes > run_end)
+            break;
+        uint64_t before = cursor_count(&low, start, false);
+        uint64_t after = cursor_count(&high, start + request.size_bytes, true);
+        window_offer(best, segment, &low, start, after - before);
+    }
+    low = high = (cursor_t){run, 0, lg};
+    for (const berm_range_t *range = run; range_is_open(range); range = range->next) {
+        uint64_t end = range->start_bytes + range->size_bytes;
+        if (end - run->start_bytes < request.size_bytes)
+            continue;
+        uint64_t start =
+            berm__align_down(segment->base + end - request.size_bytes, request.alignment_bytes) -
+            segment->base;
+        if (start < run->start_bytes || start > end)
+            continue;
+        uint64_t before = cursor_count(&low, start, false);
+        uint64_t after = cursor_count(&high, start + request.size_bytes, true);
+        window_offer(best, segment, &low, start, after - before);
+    }
+}
+
+static void segment_windows(window_t *best, berm_segment_t *segment, request_t request) {
+    for (const berm_range_t *range = segment->ranges.first; range != NULL;) {
+        if (!range_is_open(range)) {
+            range = range->next;
+            continue;
+        }
+        const berm_range_t *run = range;
+        uint64_t run_end = range->start_bytes;
+        for (; range_is_open(range); range = range->next)
+            run_end = range->start_bytes + range->size_bytes;
+        if (run_end - run->start_bytes >= request.size_bytes)
+            run_windows(best, segment, run, run_end, request);
+    }
+}
+
+static berm_status_t window_choose(berm_pool_t *pool, request_t request, window_t *window) {
+    *window = (window_t){0};
+    for (int attempt = 0;; attempt++) {
+        for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next)
+            segment_windows(window, BERM_CONTAINER_OF(link, berm_segment_t, link), request);
+        if (window->segment != NULL || attempt > 0)
+            return window->segment != NULL ? BERM_OK : BERM_ERROR_OUT_OF_ADDRESSES;
+        berm_status_t status =
+            berm__pool_segment_add(pool, request.size_bytes + request.alignment_bytes);
+        if (status != BERM_OK)
+            return status;
+    }
+}
+
+// Takes the window, grown to whole VOID granules at its ends, out of the free index as one BUSY
+// range; the records that settling may need are promised to it.
+static berm_status_t window_close(berm_pool_t *pool, const window_t *window, uint64_t size_bytes,
+                                  berm_range_t **busy) {
+    berm_ranges_t *ranges = &window->segment->ranges;
+    uint64_t granule = pool->device->gpu.granule_bytes;
+    uint64_t end_bytes = window->start_bytes + size_bytes, pieces = 1;
+    berm_range_t *last = window->first;
+    while (last->start_bytes + last->size_bytes < end_bytes) {
+        last = last->next;
+        pieces++;
+    }
+    if (!berm__node_slab_reserve(&pool->device->range_nodes, pieces + 4))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    uint64_t start = window->start_bytes;
+    if (window->first->state == BERM_RANGE_VOID)
+        start = berm__align_down(start, granule);
+    if (last->state == BERM_RANGE_VOID)
+        end_bytes = berm__align_up(end_bytes, granule);
+    berm_range_t *range = window->first, *head = NULL;
+    while (range != NULL && range->start_bytes < end_bytes) {
+        uint64_t low = berm__max_u64(range->start_bytes, start);
+        uint64_t high = berm__min_u64(range->start_bytes + range->size_bytes, end_bytes);
+        range = berm__ranges_carve(ranges, range, low, high - low, BERM_RANGE_BUSY);
+        if (head == NULL)
+            head = range;
+        range = range->next;
+    }
+    while (head->start_bytes + head->size_bytes < end_bytes)
+        berm__ranges_absorb_next(ranges, head);
+    pool->device->range_nodes_promised = pieces + 2;
+    *busy = head;
+    return BERM_OK;
+}
+
+// Makes a BUSY range FREE where its granules are mapped, and VOID where not.
+static void window_settle(berm_segment_t *segment, berm_range_t *busy) {
+    uint64_t granule_bytes = segment->gpu->granule_bytes;
+    for (;;) {
+        uint64_t start = busy->start_bytes, end = start + busy->size_bytes;
+        bool is_mapped = segment->handle_of[berm__segment_granule_of(segment, start)] != NULL;
+        uint64_t at = berm__align_down(start, granule_bytes) + granule_bytes;
+        while (at < end &&
+               (segment->handle_of[berm__segment_granule_of(segment, at)] != NULL) == is_mapped)
+            at += granule_bytes;
+        at = berm__min_u64(at, end);
+        berm_range_t *piece =
+            berm__ranges_carve(&segment->ranges, busy, start, at - start, BERM_RANGE_BUSY);
+        berm_range_t *rest = at < end ? piece->next : NULL;
+        (void)berm__ranges_settle(&segment->ranges, piece,
+                                  is_mapped ? BERM_RANGE_FREE : BERM_RANGE_VOID);
+        if (rest == NULL)
+            return;
+        busy = rest;
+    }
+}
+
+// The next hole, a run of unmapped granules, after [*first, *first + *count); false at the end.
+static bool hole_next(const berm_segment_t *segment, uint64_t end, uint64_t *first,
+                      uint64_t *count) {
+    uint64_t at = *first + *count;
+    while (at < end && segment->handle_of[at] != NULL)
+        at++;
+    *first = at;
+    while (at < end && segment->handle_of[at] == NULL)
+        at++;
+    *count = at - *first;
+    return *count > 0;
+}
+
+static uint64_t window_end_granule(const berm_segment_t *segment, const berm_range_t *busy) {
+    return berm__segment_granule_of(segment, busy->start_bytes + busy->size_bytes - 1) + 1;
+}
+
+static void demand_measure(berm_segment_t *segment, const berm_range_t *busy,
+                           berm_demand_t *demand) {
+    uint64_t first = berm__segment_granule_of(segment, busy->start_bytes), count = 0;
+    while (hole_next(segment, window_end_granule(segment, busy), &first, &count)) {
+        demand->granules += count;
+        demand->large_max += count / segment->phys->large_granules;
+    }
+    if (segment->phys->large_granules == 1)
+        demand->large_max = 0;
+}
+
+// Maps the holes with the idle handles. A hole that fails to map and cannot be unmapped either is
+// cut out of the window and poisoned.
+static berm_status_t holes_map(berm_pool_t *pool, berm_segment_t *segment, berm_range_t **busy) {
+    uint64_t first = berm__segment_granule_of(segment, (*busy)->start_bytes), count = 0;
+    uint64_t end = window_end_granule(segment, *busy);
+    uint32_t large_granules = segment->phys->large_granules;
+    unsigned lg = segment->gpu->lg_granule;
+    while (hole_next(segment, end, &first, &count)) {
+        uint64_t large = 0;
+        if (large_granules > 1)
+            large = berm__min_u64(count / large_granules, segment->phys->idle_large_count);
+        berm_status_t status = berm__segment_map(segment, first, count, large);
+        if (status == BERM_OK)
+            continue;
+        if (status != BERM_ERROR_CORRUPTION)
+            return status;
+        berm_range_t *poisoned = berm__ranges_carve(&segment->ranges, *busy, first << lg,
+                                                    count << lg, BERM_RANGE_POISONED);
+        berm_range_t *before = poisoned->prev, *after = poisoned->next;
+        segment->poisoned_bytes += poisoned->size_bytes;
+        pool->device->poisoned_bytes += poisoned->size_bytes;
+        bool has_before = before != NULL && before->state == BERM_RANGE_BUSY;
+        if (has_before)
+            window_settle(segment, before);
+        *busy = after != NULL && after->state == BERM_RANGE_BUSY ? after : NULL;
+        return BERM_ERROR_DRIVER;
+    }
+    return BERM_OK;
+}
+
+berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes) {
+    window_t window;
+    berm_status_t status = window_choose(pool, (request_t){size_bytes, alignment_bytes}, &window);
+    if (status != BERM_OK)
+        return status;
+    berm_range_t *busy;
+    status = window_close(pool, &window, size_bytes, &busy);
+    if (status != BERM_OK)
+        return status;
+    berm_demand_t demand = {.request_bytes = size_bytes};
+    demand_measure(window.segment, busy, &demand);
+    status = berm__supply_gather(pool, &demand);
+    if (status == BERM_OK)
+        status = holes_map(pool, window.segment, &busy);
+    if (busy != NULL)
+        window_settle(window.segment, busy);
+    pool->device->range_nodes_promised = 0;
+    return status;
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools: see pool.h. This file has their life, the entry to allocation and the free of a block;
+// large.c and small.c have the two paths, deferred.c what waits for streams, miss.c and ladder.c
+// what happens when nothing fits.
+#include "policy/pool.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "host/mem.h"
+
+// While frees wait, every so many allocations look whether they are done.
+enum {
+    DEFERRED_POLL_PERIOD = 8
+};
+
+berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out) {
+    if (stream->pool == NULL) {
+        berm_pool_t *pool = berm__mem_alloc(sizeof *pool);
+        if (pool == NULL)
+            return BERM_ERROR_OUT_OF_HOST_MEMORY;
+        pool->device = device;
+        pool->stream = stream;
+        berm__list_init(&pool->segments);
+        berm__list_init(&pool->deferred);
+        for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
+            berm__list_init(&pool->empties[c]);
+            for (unsigned f = 0; f < BERM_SLAB_FULLNESS; f++)
+                berm__list_init(&pool->partial[c][f]);
+        }
+        berm__list_push_back(&device->pools, &pool->link);
+        device->pool_count++;
+        stream->pool = pool;
+    }
+    *out = stream->pool;
+    return BERM_OK;
+}
+
+void berm__pool_destroy(berm_pool_t *pool) {
+    berm__list_remove(&pool->link);
+    pool->device->pool_count--;
+    pool->stream->pool = NULL;
+    berm__mem_free(pool, sizeof *pool);
+}
+
+berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
+    berm_device_t *device = pool->device;
+    uint64_t granule = device->gpu.granule_bytes;
+    uint64_t least = berm__align_up(size_bytes, granule) + granule;
+    uint64_t span = berm__max_u64(4 * device->gpu.memory_bytes, BERM_GIB(16));
+    span = berm__align_up(berm__max_u64(span, least), granule);
+    for (;;) {
+        berm_segment_t *segment = NULL;
+        berm_status_t status = berm__segment_create(&device->gpu, &device->phys, device->dir,
+                                                    &device->range_nodes, span, pool, &segment);
+        if (status == BERM_OK) {
+            berm__list_push_back(&pool->segments, &segment->link);
+            device->address_bytes += span;
+            return BERM_OK;
+        }
+        // vGPUs and full address spaces: a smaller range serves as well, a little less freely.
+        if (status != BERM_ERROR_OUT_OF_ADDRESSES || span == least)
+            return status;
+        span = berm__max_u64(berm__align_down(span / 2, granule), least);
+    }
+}
+
+// Gives a thought to freed blocks that wait for other streams; errors show up where they matter.
+static void deferred_tick(berm_pool_t *pool) {
+    if (!pool->has_unsealed && ++pool->deferred_polls < DEFERRED_POLL_PERIOD)
+        return;
+    bool is_pushed;
+    if (berm__gpu_enter(&pool->device->gpu, &is_pushed) == BERM_OK)
+        (void)berm__deferred_process(pool, NULL);
+    berm__gpu_leave(&pool->device->gpu, is_pushed);
+}
+
+static void account_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t occupied_bytes) {
+    berm_device_t *device = pool->device;
+    berm__figure_add(&device->requested, requested_bytes);
+    berm__figure_add(&device->allocated, occupied_bytes);
+    berm__figure_add(&device->active, occupied_bytes);
+    berm__figure_add(&device->blocks, 1);
+    pool->requested_bytes += requested_bytes;
+    pool->allocated_bytes += occupied_bytes;
+    pool->blocks++;
+}
+
+static void account_free(berm_pool_t *pool, uint64_t requested_bytes, uint64_t occupied_bytes) {
+    berm_device_t *device = pool->device;
+    berm__figure_sub(&device->requested, requested_bytes);
+    berm__figure_sub(&device->allocated, occupied_bytes);
+    berm__figure_sub(&device->blocks, 1);
+    pool->requested_bytes -= requested_bytes;
+    pool->allocated_bytes -= occupied_bytes;
+    pool->blocks--;
+}
+
+static berm_status_t large_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                                 berm_addr_t *out, uint64_t *occupied_bytes) {
+    berm_segment_t *segment;
+    berm_range_t *range;
+    // A small request with a large alignment takes more than a slot too: one block starts in a
+    // slot.
+    uint64_t least = berm__max_u64(size_bytes, BERM_SMALL_MAX_BYTES + 1);
+    *occupied_bytes = berm__align_up(least, BERM_RANGE_UNIT_BYTES);
+    berm_status_t status =
+        berm__large_take(pool, *occupied_bytes, alignment_bytes, &segment, &range);
+    if (status != BERM_OK)
+        return status;
+    range->as.block.requested_bytes = size_bytes;
+    range->as.block.index = pool->device->request_count + 1;
+    range->owner = NULL;
+    berm__segment_slots_write(segment, range->start_bytes, 1, (uintptr_t)range);
+    *out = segment->base + range->start_bytes;
+    return BERM_OK;
+}
+
+berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                               berm_addr_t *out) {
+    if (BERM_UNLIKELY(!berm__list_is_empty(&pool->deferred)))
+        deferred_tick(pool);
+    // A class at or above a multiple of the alignment is a multiple of it itself, and slabs are
+    // aligned to more than any class: so an aligned small request is a larger small request.
+    uint64_t rounded = berm__align_up(size_bytes, alignment_bytes);
+    uint64_t occupied;
+    berm_status_t status = rounded <= BERM_SMALL_MAX_BYTES
+                               ? berm__small_alloc(pool, size_bytes, rounded, out, &occupied)
+                               : large_alloc(pool, size_bytes, alignment_bytes, out, &occupied);
+    if (status != BERM_OK)
+        return status;
+    pool->device->request_count++;
+    account_alloc(pool, size_bytes, occupied);
+    return BERM_OK;
+}
+
+// What an address is that is no live block's start: walks, for messages only.
+static berm_status_t block_explain(berm_segment_t *segment, uint64_t offset) {
+    const berm_range_t *range = berm__ranges_at(&segment->ranges, offset);
+    bool is_void = range->state == BERM_RANGE_VOID;
+    if (is_void && segment->ticket_of[berm__segment_granule_of(segment, offset)] == 0)
+        return BERM_ERROR_ADDRESS_UNKNOWN;
+    if (range->state == BERM_RANGE_LIVE)
+        return range->is_slab ? BERM_ERROR_ADDRESS_UNKNOWN : BERM_ERROR_ADDRESS_INTERIOR;
+    return berm__is_aligned(offset, BERM_RANGE_UNIT_BYTES) ? BERM_ERROR_DOUBLE_FREE
+                                                           : BERM_ERROR_ADDRESS_UNKNOWN;
+}
+
+static berm_status_t slot_find(berm_segment_t *segment, berm_slab_t *slab, uint64_t offset,
+                               berm_block_t *block) {
+    uint64_t class_bytes = berm__size_class_bytes(slab->size_class);
+    uint64_t inside = offset - slab->range->start_bytes;
+    uint32_t slot = (uint32_t)(inside / class_bytes);
+    if (slot >= slab->slots)
+        return BERM_ERROR_ADDRESS_UNKNOWN;
+    bool is_live = (slab->live[slot / 64] >> (slot % 64) & 1) != 0;
+    if (inside % class_bytes != 0)
+        return is_live ? BERM_ERROR_ADDRESS_INTERIOR : BERM_ERROR_ADDRESS_UNKNOWN;
+    if (!is_live)
+        return BERM_ERROR_DOUBLE_FREE;
+    *block = (berm_block_t){.segment = segment,
+                            .pool = segment->pool,
+                            .slab = slab,
+                            .range = slab->range,
+                            .slot = slot,
+                            .size_bytes = class_bytes,
+                            .addr = segment->base + offset};
+    return BERM_OK;
+}
+
+berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr,
+                                    berm_block_t *block) {
+    uint64_t offset = addr - segment->base;
+    uintptr_t value = berm__segment_slot_read(segment, offset);
+    if ((value & BERM_SLOT_IS_SLAB) != 0)
+        return slot_find(segment, (berm_slab_t *)(value - BERM_SLOT_IS_SLAB), offset, block);
+    berm_range_t *range = (berm_range_t *)value;
+    if (range == NULL || range->start_bytes != offset)
+        return block_explain(segment, offset);
+    *block = (berm_block_t){.segment = segment,
+                            .pool = segment->pool,
+                            .range = range,
+                            .size_bytes = range->size_bytes,
+                            .addr = addr};
+    return BERM_OK;
+}
+
+static berm_use_t **uses_of(const berm_block_t *block) {
+    return block->slab != NULL ? &block->slab->uses : (berm_use_t **)&block->range->owner;
+}
+
+berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream) {
+    if (stream == block->pool->stream)
+        return BERM_OK;
+    berm_use_t **uses = uses_of(block);
+    for (berm_use_t *use = *uses; use != NULL; use = use->next)
+        if (use->slot == block->slot && use->stream == stream)
+            return BERM_OK;
+    berm_use_t *use = berm__node_slab_take(&block->pool->device->use_nodes);
+    if (use == NULL)
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    *use = (berm_use_t){.next = *uses, .stream = stream, .slot = block->slot};
+    *uses = use;
+    return BERM_OK;
+}
+
+// Takes the block's uses off their list.
+static berm_use_t *uses_detach(const berm_block_t *block) {
+    berm_use_t *detached = NULL;
+    for (berm_use_t **at = uses_of(block); *at != NULL;) {
+        berm_use_t *use = *at;
+        if (use->slot != block->slot) {
+            at = &use->next;
+            continue;
+        }
+        *at = use->next;
+        use->next = detached;
+        detached = use;
+    }
+    return detached;
+}
+
+static bool block_has_uses(const berm_block_t *block) {
+    for (berm_use_t *use = *uses_of(block); use != NULL; use = use->next)
+        if (use->slot == block->slot)
+            return true;
+    return false;
+}
+
+static void block_give(const berm_block_t *block) {
+    if (block->slab != NULL)
+        berm__small_give(block->pool, block->slab, block->slot);
+    else
+        berm__large_give(block->pool, block->segment, block->range);
+}
+
+// From live to awaited: nothing finds the block any more, and its uses have their tickets.
+static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
+    berm_device_t *device = block->pool->device;
+    berm_deferred_t *entry = berm__node_slab_take(&device->deferred_nodes);
+    // A free on the own stream waits for the recorded streams only; the pool without a stream has
+    // no own order, and waits for the stream that was named.
+    bool waits_for_stream = stream != block->pool->stream || stream->handle == BERM_STREAM_NONE;
+    if (waits_for_stream && stream != block->pool->stream)
+        (void)berm__pool_use_add(block, stream);
+    berm_use_t *uses = uses_detach(block);
+    if (waits_for_stream && stream == block->pool->stream) {
+        berm_use_t *own = berm__node_slab_take(&device->use_nodes);
+        *own = (berm_use_t){.next = uses, .stream = stream, .slot = block->slot};
+        uses = own;
+    }
+    for (berm_use_t *use = uses; use != NULL; use = use->next)
+        use->ticket = berm__stream_ticket(use->stream);
+    *entry = (berm_deferred_t){.uses = uses,
+                               .segment = block->segment,
+                               .slab = block->slab,
+                               .range = block->slab == NULL ? block->range : NULL,
+                               .slot = block->slot,
+                               .size_bytes = block->size_bytes};
+    if (block->slab == NULL) {
+        berm__segment_slots_write(block->segment, block->range->start_bytes, 1, 0);
+        berm__ranges_lift(&block->segment->ranges, block->range, BERM_RANGE_AWAITED);
+    }
+    berm__deferred_add(block->pool, entry);
+}
+
+// Without host memory for a deferred entry the free waits here and now.
+static void block_give_after_wait(const berm_block_t *block, berm_stream_ref_t *stream) {
+    bool is_pushed;
+    if (berm__gpu_enter(&block->pool->device->gpu, &is_pushed) == BERM_OK) {
+        (void)berm__stream_wait(stream, berm__stream_ticket(stream));
+        for (berm_use_t *use = *uses_of(block); use != NULL; use = use->next)
+            if (use->slot == block->slot)
+                (void)berm__stream_wait(use->stream, berm__stream_ticket(use->stream));
+    }
+    berm__gpu_leave(&block->pool->device->gpu, is_pushed);
+    for (berm_use_t *use = uses_detach(block), *next; use != NULL; use = next) {
+        next = use->next;
+        berm__node_slab_give(&block->pool->device->use_nodes, use);
+    }
+    berm__figure_sub(&block->pool->device->active, block->size_bytes);
+    block_give(block);
+}
+
+berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream) {
+    berm_pool_t *pool = block->pool;
+    berm_device_t *device = pool->device;
+    uint64_t requested = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
+                                             : block->range->as.block.requested_bytes;
+    account_free(pool, requested, block->size_bytes);
+    if (block->slab != NULL)
+        block->slab->live[block->slot / 64] &= ~(UINT64_C(1) << (block->slot % 64));
+    bool is_own = stream == pool->stream && stream->handle != BERM_STREAM_NONE;
+    if (BERM_LIKELY(is_own && !block_has_uses(block))) {
+        berm__figure_sub(&device->active, block->size_bytes);
+        block_give(block);
+    } else if (berm__node_slab_reserve(&device->deferred_nodes, 1) &&
+               berm__node_slab_reserve(&device->use_nodes, 1)) {
+        block_defer(block, stream);
+    } else {
+        block_give_after_wait(block, stream);
+    }
+    return BERM_OK;
+}

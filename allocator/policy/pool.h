@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool: everything one (device, stream) serves from. It owns segments; small requests are slots
+// of slabs, and slabs are blocks of the same segments as large requests.
+//
+// Life of a block's bytes:
+//   VOID -> (mapped) FREE -> LIVE -> FREE                 freed on its own stream
+//                            LIVE -> AWAITED -> FREE      another stream, or none, was named
+//
+// Memory that is FREE may still be in use by work queued on the pool's own stream; ticket_of says
+// up to which ticket. That is all right for a request on the same stream, and forbids moving the
+// page until the ticket has passed. The pool without a stream (BERM_STREAM_NONE) has no own stream:
+// every free into it is AWAITED first.
+//
+// Invariants (docs/invariants.md):
+//   I12  allocated is the sum of LIVE blocks and live slots; active adds AWAITED ones
+//   I13  a slab's bits: live is within taken; used = bits of taken; requested sizes fit the class
+//   I14  a slab with a free slot and one taken is in the list of its fullness; an empty one is in
+//        `empties`; a full one is in none
+//   I15  every AWAITED block has exactly one deferred entry, with at least one use
+//
+// Locks: the device's, always held.
+#ifndef BERM_POLICY_POOL_H
+#define BERM_POLICY_POOL_H
+
+#include "policy/device.h"
+
+// One stream's use of a block. While the block is live the ticket is 0; the free sets it.
+typedef struct berm_use {
+    struct berm_use *next;
+    berm_stream_ref_t *stream;
+    uint64_t ticket;
+    uint32_t slot; // of a slab's block; 0 for a large block
+} berm_use_t;
+
+// A freed block that waits for its uses.
+typedef struct berm_deferred {
+    berm_list_t link; // of the pool's list, oldest first
+    berm_use_t *uses;
+    berm_segment_t *segment;
+    struct berm_slab *slab; // NULL: a large block
+    berm_range_t *range;    // of a large block
+    uint32_t slot;
+    uint64_t size_bytes;
+} berm_deferred_t;
+
+enum {
+    BERM_SLAB_SLOTS_MAX = 128,
+    BERM_SLAB_WORDS = BERM_SLAB_SLOTS_MAX / 64,
+    BERM_SLAB_FULLNESS = 4, // lists by quarter, so that the fullest are used first
+};
+
+// A run of whole slots of a segment that holds equal small blocks.
+typedef struct berm_slab {
+    berm_list_t link;
+    berm_segment_t *segment;
+    berm_range_t *range; // its home, LIVE
+    berm_use_t *uses;    // of all its live blocks
+    uint8_t size_class;
+    uint8_t fullness; // which list it is in
+    uint16_t slots, used;
+    uint64_t taken[BERM_SLAB_WORDS]; // live or awaited
+    uint64_t live[BERM_SLAB_WORDS];
+    uint64_t size_bytes; // of this record
+    uint32_t *index;     // per slot: n-th request of the device, modulo 2^32
+    uint16_t *requested; // per slot: requested bytes less one
+} berm_slab_t;
+
+typedef struct berm_pool {
+    berm_list_t link; // of the device's list
+    berm_device_t *device;
+    berm_stream_ref_t *stream;
+    berm_list_t segments; // oldest first
+    berm_list_t partial[BERM_SIZE_CLASS_COUNT][BERM_SLAB_FULLNESS];
+    berm_list_t empties[BERM_SIZE_CLASS_COUNT]; // at most one slab each
+    berm_list_t deferred;
+    uint64_t deferred_bytes;
+    uint64_t deferred_polls; // allocations since the deferred list was last looked at
+    bool has_unsealed;       // an entry was added since the last seal
+    uint64_t allocated_bytes, requested_bytes, blocks;
+} berm_pool_t;
+
+// A block found by its address.
+typedef struct berm_block {
+    berm_segment_t *segment;
+    berm_pool_t *pool;
+    berm_slab_t *slab; // NULL: large
+    berm_range_t *range;
+    uint32_t slot;
+    uint64_t size_bytes; // what it occupies
+    berm_addr_t addr;
+} berm_block_t;
+
+// The pool of a stream, made on first use. OUT_OF_HOST_MEMORY.
+berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **pool);
+// Frees an empty pool's records; nothing of it is mapped.
+void berm__pool_destroy(berm_pool_t *pool);
+
+// Adds a segment with room for `size_bytes`. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
+berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
+
+// Serves a request; sizes and alignment are checked by the caller. May call the driver, and wait,
+// when nothing that is free fits.
+berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                               berm_addr_t *out);
+
+// What lies at an address of `segment`: BERM_OK and the live block, or ADDRESS_UNKNOWN,
+// ADDRESS_INTERIOR, DOUBLE_FREE. Never calls the driver.
+berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr, berm_block_t *block);
+
+// Frees a live block that `stream` used last. Calls the driver only for another stream than the
+// pool's own. Never fails, except OUT_OF_HOST_MEMORY after which nothing changed.
+berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream);
+
+// Adds a stream to a live block's uses. OUT_OF_HOST_MEMORY.
+berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream);
+
+// --- the large path (large.c) ------------------------------------------------------------------
+
+// A LIVE range of exactly size_bytes (a multiple of 512) from what is mapped and free. False if
+// nothing fits, or if there is no host memory to cut it out (*status says which).
+bool berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                     berm_segment_t **segment, berm_range_t **range, berm_status_t *status);
+// The same; where nothing fits, maps memory (miss.c) and climbs the ladder (ladder.c).
+berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                               berm_segment_t **segment, berm_range_t **range);
+// Gives a LIVE or AWAITED range back to the free ones.
+void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
+
+// --- the small path (small.c) ------------------------------------------------------------------
+
+// `rounded_bytes` is the request with its alignment; `requested_bytes` what was asked for.
+// *occupied_bytes is the size of the class.
+berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t rounded_bytes,
+                                berm_addr_t *out, uint64_t *occupied_bytes);
+void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
+// Gives every empty slab's range back to the large path; true if there was one.
+bool berm__small_flush(berm_pool_t *pool);
+// The largest small request that needs no driver call; 0 if none.
+uint64_t berm__small_largest(berm_pool_t *pool);
+
+// --- deferred frees (deferred.c) ---------------------------------------------------------------
+
+// Puts a freed block (already AWAITED) in the queue; its entry and uses are given.
+void berm__deferred_add(berm_pool_t *pool, berm_deferred_t *entry);
+// Seals what is open, asks which uses have passed, and frees those blocks. *freed (may be NULL)
+// says whether any was.
+berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed);
+// Waits for the oldest entry; false if there is none.
+berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited);
+
+// --- misses (miss.c) and the ladder (ladder.c) -------------------------------------------------
+
+// Makes a FREE range that holds the request by mapping the fewest granules. Errors as berm_alloc.
+berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes);
+
+// Takes whole free handles whose tickets have passed away from their addresses, smallest free run
+// first, up to `granules`; they become idle. *taken is how many granules. (steal.c)
+berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
+// Waits for the cheapest ticket of a whole free handle of the pool; *waited false if there is none.
+berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited);
+// Whole free handles of the pool, passed or not, in granules.
+uint64_t berm__steal_obtainable(berm_pool_t *pool);
+
+#endif

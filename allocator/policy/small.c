@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small path: slots of slabs. A slab is a run of whole 64 KiB slots of a segment, taken from
+// the large path and given back as soon as it is empty (one empty slab a class is kept for the next
+// request, and goes too when the large path is short). Records are outside device memory.
+//
+// Waste is bounded by W1 to W4 of core/size_class.h plus one partial slab a class; fuller slabs are
+// used first, so that the others empty. Invariants I13 and I14 of pool.h.
+#include "policy/pool.h"
+
+#include "base/bits.h"
+#include "host/mem.h"
+
+static uint64_t slab_record_bytes(uint32_t slots) {
+    return sizeof(berm_slab_t) + slots * (sizeof(uint32_t) + sizeof(uint16_t));
+}
+
+// Puts the slab in the list that its fullness asks for (I14).
+static void slab_file(berm_pool_t *pool, berm_slab_t *slab) {
+    if (slab->used == slab->slots) {
+        berm__list_remove(&slab->link);
+        slab->fullness = BERM_SLAB_FULLNESS;
+        return;
+    }
+    uint8_t fullness = (uint8_t)(slab->used * BERM_SLAB_FULLNESS / slab->slots);
+    if (fullness == slab->fullness)
+        return;
+    berm__list_remove(&slab->link);
+    berm__list_push_front(&pool->partial[slab->size_class][fullness], &slab->link);
+    slab->fullness = fullness;
+}
+
+static void slab_release(berm_pool_t *pool, berm_slab_t *slab) {
+    berm__list_remove(&slab->link);
+    berm__large_give(pool, slab->segment, slab->range);
+    berm__mem_free(slab, slab->size_bytes);
+}
+
+static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, berm_slab_t **out) {
+    uint32_t slots = berm__size_class_slots(size_class);
+    berm_slab_t *slab = berm__mem_alloc(slab_record_bytes(slots));
+    if (slab == NULL)
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    berm_status_t status = berm__large_take(pool, berm__size_class_slab_bytes(size_class),
+                                            BERM_SLOT_BYTES, &slab->segment, &slab->range);
+    if (status != BERM_OK) {
+        berm__mem_free(slab, slab_record_bytes(slots));
+        return status;
+    }
+    berm__list_init(&slab->link);
+    slab->size_class = (uint8_t)size_class;
+    slab->fullness = BERM_SLAB_FULLNESS;
+    slab->slots = (uint16_t)slots;
+    slab->size_bytes = slab_record_bytes(slots);
+    slab->index = (uint32_t *)(slab + 1);
+    slab->requested = (uint16_t *)(slab->index + slots);
+    slab->range->owner = slab;
+    slab->range->is_slab = 1;
+    berm__segment_slots_write(slab->segment, slab->range->start_bytes, slab->range->size_bytes,
+                              (uintptr_t)slab | BERM_SLOT_IS_SLAB);
+    *out = slab;
+    return BERM_OK;
+}
+
+static berm_slab_t *slab_of(berm_list_t *link) {
+    return BERM_CONTAINER_OF(link, berm_slab_t, link);
+}
+
+// The fullest slab of a class with a free slot, or the empty one; NULL if there is none.
+static berm_slab_t *slab_find(berm_pool_t *pool, unsigned size_class) {
+    for (unsigned fullness = BERM_SLAB_FULLNESS; fullness-- > 0;) {
+        berm_list_t *head = &pool->partial[size_class][fullness];
+        if (!berm__list_is_empty(head))
+            return slab_of(head->next);
+    }
+    berm_list_t *empties = &pool->empties[size_class];
+    return berm__list_is_empty(empties) ? NULL : slab_of(empties->next);
+}
+
+static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, uint64_t requested_bytes) {
+    unsigned word = slab->taken[0] == UINT64_MAX ? 1 : 0;
+    uint32_t slot = word * 64 + berm__bit_lowest(~slab->taken[word]);
+    BERM_ASSERT(slot < slab->slots, "a slab in a list has a free slot");
+    uint64_t bit = UINT64_C(1) << (slot % 64);
+    slab->taken[word] |= bit;
+    slab->live[word] |= bit;
+    if (slab->used++ == 0)
+        slab->fullness = BERM_SLAB_FULLNESS; // out of `empties`
+    slab->requested[slot] = (uint16_t)(requested_bytes - 1);
+    slab->index[slot] = (uint32_t)(pool->device->request_count + 1);
+    slab_file(pool, slab);
+    return slot;
+}
+
+// When no slab of the class can be had, a slot of a larger class is better than failing.
+static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class) {
+    for (unsigned larger = size_class + 1; larger < BERM_SIZE_CLASS_COUNT; larger++) {
+        berm_slab_t *slab = slab_find(pool, larger);
+        if (slab != NULL)
+            return slab;
+    }
+    return NULL;
+}
+
+berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t rounded_bytes,
+                                berm_addr_t *out, uint64_t *occupied_bytes) {
+    unsigned size_class = berm__size_class_of(rounded_bytes);
+    berm_slab_t *slab = slab_find(pool, size_class);
+    if (BERM_UNLIKELY(slab == NULL)) {
+        berm_status_t status = slab_create(pool, size_class, &slab);
+        if (status != BERM_OK) {
+            bool is_aligned_request = requested_bytes != rounded_bytes;
+            slab = is_aligned_request ? NULL : slab_find_larger(pool, size_class);
+            if (slab == NULL)
+                return status;
+        }
+    }
+    uint32_t slot = slot_take(pool, slab, requested_bytes);
+    *occupied_bytes = berm__size_class_bytes(slab->size_class);
+    *out = slab->segment->base + slab->range->start_bytes + slot * *occupied_bytes;
+    return BERM_OK;
+}
+
+void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
+    slab->taken[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+    if (--slab->used > 0) {
+        slab_file(pool, slab);
+        return;
+    }
+    berm_list_t *empties = &pool->empties[slab->size_class];
+    if (!berm__list_is_empty(empties)) {
+        slab_release(pool, slab);
+        return;
+    }
+    berm__list_remove(&slab->link);
+    berm__list_push_front(empties, &slab->link);
+}
+
+bool berm__small_flush(berm_pool_t *pool) {
+    bool has_flushed = false;
+    for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
+        if (berm__list_is_empty(&pool->empties[c]))
+            continue;
+        slab_release(pool, slab_of(pool->empties[c].next));
+        has_flushed = true;
+    }
+    return has_flushed;
+}
+
+uint64_t berm__small_largest(berm_pool_t *pool) {
+    for (unsigned c = BERM_SIZE_CLASS_COUNT; c-- > 0;) {
+        if (slab_find(pool, c) != NULL)
+            return berm__size_class_bytes(c);
+        for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
+            berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+            if (berm__ranges_find(&segment->ranges, segment->base, berm__size_class_slab_bytes(c),
+                                  BERM_SLOT_BYTES) != NULL)
+                return berm__size_class_bytes(c);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tickets and their events: see stream.h. When the ring of sealed tickets is full the newest event
+// is recorded anew, later: its older ticket then passes a little late, never early.
+#include "policy/stream.h"
+
+#include <string.h>
+
+#include "base/insist.h"
+
+void berm__stream_init(berm_stream_ref_t *stream, berm_gpu_t *gpu, berm_stream_t handle,
+                       uint64_t *host_waits) {
+    memset(stream, 0, sizeof *stream);
+    berm__list_init(&stream->link);
+    stream->gpu = gpu;
+    stream->handle = handle;
+    stream->passed_ticket = BERM_TICKET_NONE;
+    stream->open_ticket = BERM_TICKET_NONE + 1;
+    stream->host_waits = host_waits;
+}
+
+static berm_sealed_t *sealed_at(berm_stream_ref_t *stream, unsigned index) {
+    return &stream->sealed[(stream->sealed_first + index) % BERM_STREAM_SEALED_MAX];
+}
+
+static void sealed_pass_oldest(berm_stream_ref_t *stream) {
+    berm_sealed_t *oldest = sealed_at(stream, 0);
+    stream->passed_ticket = oldest->ticket;
+    berm__gpu_event_give(stream->gpu, oldest->event);
+    stream->sealed_first = (stream->sealed_first + 1) % BERM_STREAM_SEALED_MAX;
+    stream->sealed_count--;
+}
+
+void berm__stream_destroy(berm_stream_ref_t *stream) {
+    while (stream->sealed_count > 0)
+        sealed_pass_oldest(stream);
+}
+
+// Everything so far is done: no event is needed to know it.
+static void stream_pass_all(berm_stream_ref_t *stream) {
+    while (stream->sealed_count > 0)
+        sealed_pass_oldest(stream);
+    stream->passed_ticket = stream->open_ticket++;
+    stream->is_open_used = false;
+}
+
+static berm_status_t context_synchronize(berm_stream_ref_t *stream) {
+    berm_cu_result_t result = stream->gpu->drv->ctx_synchronize();
+    (void)berm__drv_note(stream->gpu->drv, BERM_DRV_SYNCHRONIZE, BERM_DRV_ENTRY_ctx_synchronize,
+                         result);
+    ++*stream->host_waits;
+    if (result == BERM_CU_SUCCESS)
+        stream_pass_all(stream);
+    return berm__drv_status(result);
+}
+
+static berm_cu_result_t event_record(berm_stream_ref_t *stream, berm_cu_event_t event) {
+    berm_drv_t *drv = stream->gpu->drv;
+    if (stream->handle == BERM_STREAM_NONE)
+        return BERM_DRV_CALL(drv, EVENT_RECORD, ctx_record_event, stream->gpu->context, event);
+    return BERM_DRV_CALL(drv, EVENT_RECORD, event_record, event, (berm_cu_stream_t)stream->handle);
+}
+
+berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
+    if (!stream->is_open_used)
+        return BERM_OK;
+    bool is_context = stream->handle == BERM_STREAM_NONE;
+    if (stream->is_retired || (is_context && !stream->gpu->has_ctx_event))
+        return context_synchronize(stream);
+    if (stream->sealed_count == BERM_STREAM_SEALED_MAX) {
+        berm_sealed_t *newest = sealed_at(stream, stream->sealed_count - 1);
+        berm_cu_result_t result = event_record(stream, newest->event);
+        if (result != BERM_CU_SUCCESS)
+            return context_synchronize(stream);
+        newest->ticket = stream->open_ticket++;
+        stream->is_open_used = false;
+        return BERM_OK;
+    }
+    berm_cu_event_t event = NULL;
+    berm_status_t status = berm__gpu_event_take(stream->gpu, &event);
+    if (status == BERM_OK && event_record(stream, event) != BERM_CU_SUCCESS) {
+        berm__gpu_event_give(stream->gpu, event);
+        status = BERM_ERROR_DRIVER;
+    }
+    // Without an event, waiting for everything is the one thing that is still right.
+    if (status != BERM_OK)
+        return context_synchronize(stream);
+    stream->sealed_count++;
+    *sealed_at(stream, stream->sealed_count - 1) =
+        (berm_sealed_t){.ticket = stream->open_ticket++, .event = event};
+    stream->is_open_used = false;
+    return BERM_OK;
+}
+
+berm_status_t berm__stream_poll(berm_stream_ref_t *stream) {
+    while (stream->sealed_count > 0) {
+        berm_cu_result_t result =
+            BERM_DRV_CALL(stream->gpu->drv, EVENT_QUERY, event_query, sealed_at(stream, 0)->event);
+        if (result == BERM_CU_NOT_READY)
+            return BERM_OK;
+        if (result != BERM_CU_SUCCESS)
+            return berm__drv_status(result);
+        sealed_pass_oldest(stream);
+    }
+    return BERM_OK;
+}
+
+berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket) {
+    if (berm__stream_has_passed(stream, ticket))
+        return BERM_OK;
+    if (ticket >= stream->open_ticket) {
+        berm_status_t status = berm__stream_seal(stream);
+        if (status != BERM_OK)
+            return status;
+    }
+    if (berm__stream_has_passed(stream, ticket))
+        return BERM_OK;
+    unsigned covering = 0; // the first event at or after the ticket
+    while (sealed_at(stream, covering)->ticket < ticket)
+        covering++;
+    BERM_INSIST(covering < stream->sealed_count, "a ticket is open, sealed or passed");
+    berm_cu_result_t result = BERM_DRV_CALL(stream->gpu->drv, SYNCHRONIZE, event_synchronize,
+                                            sealed_at(stream, covering)->event);
+    if (result != BERM_CU_SUCCESS)
+        return berm__drv_status(result);
+    ++*stream->host_waits;
+    while (!berm__stream_has_passed(stream, ticket))
+        sealed_pass_oldest(stream);
+    return BERM_OK;
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a miss gets its memory: the headroom rule. Reserved may grow freely while it stays within
+// (1 + e) of live memory, live being the larger of what is requested with this request and the peak
+// so far; beyond that, and at the device's or the user's limit, pages that are free elsewhere move.
+//
+// With remap:off pages do not move: at the limit, and only there, free handles are given back to
+// the driver and new ones made, as an allocator without remapping would do.
+#include "policy/supply.h"
+
+#include "base/bits.h"
+
+typedef struct supply {
+    berm_pool_t *pool;
+    const berm_demand_t *demand;
+    bool is_device_full;   // the driver refused to create
+    berm_status_t refusal; // what it said
+} supply_t;
+
+// Granules still missing, when large handles go wherever they have room.
+static uint64_t supply_short(const supply_t *supply) {
+    const berm_phys_t *phys = &supply->pool->device->phys;
+    uint64_t large = berm__min_u64(phys->idle_large_count, supply->demand->large_max);
+    uint64_t have = large * phys->large_granules + phys->idle_small_count;
+    return supply->demand->granules > have ? supply->demand->granules - have : 0;
+}
+
+uint64_t berm__device_growth_bytes(const berm_device_t *device) {
+    uint64_t reserved = device->phys.reserved_bytes;
+    return device->limit_bytes > reserved ? device->limit_bytes - reserved : 0;
+}
+
+// Bytes that may be created within the headroom.
+static uint64_t headroom_bytes(const supply_t *supply) {
+    const berm_device_t *device = supply->pool->device;
+    uint64_t live = device->requested.current + supply->demand->request_bytes;
+    live = berm__max_u64(live, device->requested.peak);
+    double target = (double)live * (1.0 + device->headroom_pct / 100.0);
+    double room = target - (double)device->phys.reserved_bytes;
+    return room <= 0 ? 0 : room >= 0x1p62 ? UINT64_C(1) << 62 : (uint64_t)room;
+}
+
+// Large handles cost 5 to 16 times fewer driver calls, but move only whole: a live block on one of
+// their granules holds all of them. So they serve requests of several handles only, and only while
+// less than half of what the device or the limit allows is taken: near the cap every granule
+// counts.
+enum {
+    LARGE_REQUEST_HANDLES = 2
+};
+
+static bool supply_wants_large(const supply_t *supply, uint64_t room_bytes) {
+    const berm_device_t *device = supply->pool->device;
+    const berm_phys_t *phys = &device->phys;
+    uint64_t large_bytes = (uint64_t)phys->large_granules << device->gpu.lg_granule;
+    uint64_t cap_bytes = berm__min_u64(device->limit_bytes, device->gpu.memory_bytes);
+    return phys->large_granules > 1 && phys->idle_large_count < supply->demand->large_max &&
+           supply_short(supply) >= phys->large_granules && room_bytes >= large_bytes &&
+           supply->demand->request_bytes >= LARGE_REQUEST_HANDLES * large_bytes &&
+           phys->reserved_bytes + large_bytes <= cap_bytes / 2;
+}
+
+// Creates one handle of at most `room_bytes`: a large one where it fits in a hole. True if made.
+static bool supply_create(supply_t *supply, uint64_t room_bytes) {
+    berm_phys_t *phys = &supply->pool->device->phys;
+    uint64_t granule_bytes = phys->gpu->granule_bytes;
+    room_bytes = berm__min_u64(room_bytes, berm__device_growth_bytes(supply->pool->device));
+    if (room_bytes < granule_bytes || supply->is_device_full)
+        return false;
+    bool is_large = supply_wants_large(supply, room_bytes);
+    berm_status_t status = berm__phys_create(phys, is_large ? phys->large_granules : 1);
+    if (status != BERM_OK && is_large) // a smaller one may still fit
+        status = berm__phys_create(phys, 1);
+    if (status == BERM_OK)
+        return true;
+    supply->is_device_full = true;
+    supply->refusal = status;
+    return false;
+}
+
+// Takes free pages from their addresses. With remap off they go back to the driver, which makes
+// room to create.
+static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
+    berm_device_t *device = supply->pool->device;
+    uint64_t taken = 0;
+    berm_status_t status = berm__steal_passed(supply->pool, supply_short(supply), &taken);
+    if (taken > 0 && device->remap_is_off) {
+        device->phys.moved_bytes -= taken << device->gpu.lg_granule;
+        uint64_t stolen_bytes = taken << device->gpu.lg_granule;
+        status = berm__phys_release_idle(&device->phys, device->phys.reserved_bytes - stolen_bytes);
+        supply->is_device_full = false;
+    }
+    *has_progress = taken > 0;
+    return taken > 0 ? BERM_OK : status;
+}
+
+// Idle large handles that no hole has room for are of use only in pieces.
+static bool supply_split(supply_t *supply) {
+    berm_phys_t *phys = &supply->pool->device->phys;
+    if (phys->idle_large_count <= supply->demand->large_max)
+        return false;
+    return berm__phys_split_large(phys) == BERM_OK;
+}
+
+static berm_status_t deferred_process_all(berm_device_t *device, bool *has_progress) {
+    *has_progress = false;
+    for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
+        bool freed;
+        berm_status_t status =
+            berm__deferred_process(BERM_CONTAINER_OF(link, berm_pool_t, link), &freed);
+        if (status != BERM_OK)
+            return status;
+        *has_progress |= freed;
+    }
+    return BERM_OK;
+}
+
+static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
+    berm_device_t *device = supply->pool->device;
+    *has_progress = false;
+    for (berm_list_t *link = device->pools.next; link != &device->pools && !*has_progress;
+         link = link->next) {
+        berm_status_t status =
+            berm__steal_wait(BERM_CONTAINER_OF(link, berm_pool_t, link), has_progress);
+        if (status != BERM_OK)
+            return status;
+    }
+    return BERM_OK;
+}
+
+// One step towards enough; *has_progress false when there is none left to take.
+static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
+    berm_device_t *device = supply->pool->device;
+    *has_progress = true;
+    if (supply_create(supply, headroom_bytes(supply)) || supply_split(supply))
+        return BERM_OK;
+    bool may_move = !device->remap_is_off;
+    if (may_move) {
+        berm_status_t status = supply_steal(supply, has_progress);
+        if (status != BERM_OK || *has_progress)
+            return status;
+    }
+    berm_status_t status = deferred_process_all(device, has_progress);
+    if (status != BERM_OK || *has_progress)
+        return status;
+    if (may_move) {
+        status = berm__steal_wait(supply->pool, has_progress);
+        if (status != BERM_OK || *has_progress)
+            return status;
+    }
+    *has_progress = supply_create(supply, UINT64_MAX);
+    if (*has_progress)
+        return BERM_OK;
+    status = supply_steal(supply, has_progress);
+    return status != BERM_OK || *has_progress ? status : others_wait(supply, has_progress);
+}
+
+berm_status_t berm__supply_gather(berm_pool_t *pool, const berm_demand_t *demand) {
+    berm_device_t *device = pool->device;
+    uint64_t moved_before = device->phys.moved_bytes;
+    supply_t supply = {.pool = pool, .demand = demand};
+    berm_status_t status = BERM_OK;
+    bool has_progress = true;
+    while (status == BERM_OK && has_progress && supply_short(&supply) > 0)
+        status = supply_step(&supply, &has_progress);
+    if (device->phys.moved_bytes > moved_before) {
+        device->moves++;
+        // An event now makes what is free by now movable at the next miss, without a wait.
+        (void)berm__stream_seal(pool->stream);
+    }
+    if (status != BERM_OK || supply_short(&supply) == 0)
+        return status;
+    if (supply.is_device_full && supply.refusal != BERM_OK)
+        return supply.refusal;
+    return BERM_ERROR_LIMIT;
+}

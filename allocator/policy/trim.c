@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Giving physical memory back: trim and the retirement of a stream. Both wait until the work that
+// was queued when memory was freed is done, since neither unmap nor release waits for it.
+//
+// Locks: the device's; its context is current.
+#include "policy/pool.h"
+
+#include "base/bits.h"
+
+// Waits for everything that holds back free memory of a pool: deferred frees and the stream itself.
+static berm_status_t pool_quiesce(berm_pool_t *pool) {
+    bool waited = true;
+    berm_status_t status = BERM_OK;
+    while (waited && status == BERM_OK)
+        status = berm__deferred_wait_oldest(pool, &waited);
+    (void)berm__small_flush(pool);
+    if (status == BERM_OK && pool->stream->is_open_used)
+        status = berm__stream_seal(pool->stream);
+    if (status == BERM_OK)
+        status = berm__stream_wait(pool->stream, pool->stream->open_ticket - 1);
+    return status;
+}
+
+static uint64_t cached_bytes(const berm_device_t *device) {
+    return device->phys.reserved_bytes - device->active.current;
+}
+
+berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
+                                uint64_t *released_bytes) {
+    uint64_t before = device->phys.released_bytes;
+    berm_status_t status = BERM_OK;
+    *released_bytes = 0;
+    if (cached_bytes(device) <= keep_bytes)
+        return BERM_OK;
+    for (berm_list_t *link = device->pools.next; link != &device->pools && status == BERM_OK;
+         link = link->next)
+        status = pool_quiesce(BERM_CONTAINER_OF(link, berm_pool_t, link));
+    berm_list_t *first = device->pools.next;
+    unsigned lg = device->gpu.lg_granule;
+    while (status == BERM_OK && cached_bytes(device) > keep_bytes) {
+        uint64_t excess = cached_bytes(device) - keep_bytes, taken = 0;
+        uint64_t granules = (excess + device->gpu.granule_bytes - 1) >> lg;
+        uint64_t idle = berm__phys_idle_granules(&device->phys);
+        if (granules > idle && first != &device->pools) {
+            status = berm__steal_passed(BERM_CONTAINER_OF(first, berm_pool_t, link),
+                                        granules - idle, &taken);
+            device->phys.moved_bytes -= taken << lg; // given back, not moved
+        }
+        uint64_t reserved = device->phys.reserved_bytes;
+        if (status == BERM_OK)
+            status =
+                berm__phys_release_idle(&device->phys, reserved - berm__min_u64(reserved, excess));
+        if (device->phys.reserved_bytes == reserved && taken == 0)
+            break;
+    }
+    *released_bytes = device->phys.released_bytes - before;
+    return status;
+}
+
+berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream) {
+    berm_pool_t *pool = stream->pool;
+    berm_status_t status = BERM_OK;
+    // Blocks of other pools may wait for this stream too.
+    if (stream->is_open_used)
+        status = berm__stream_seal(stream);
+    if (status == BERM_OK)
+        status = berm__stream_wait(stream, stream->open_ticket - 1);
+    if (status == BERM_OK && pool != NULL)
+        status = pool_quiesce(pool);
+    if (status != BERM_OK)
+        return status;
+    stream->is_retired = true;
+    if (device->stream_last == stream)
+        device->stream_last = NULL;
+    if (pool == NULL)
+        return BERM_OK;
+    // Its pages serve any stream from now on. What stays is shared with live blocks.
+    uint64_t taken = 0, whole = berm__steal_obtainable(pool);
+    status = whole == 0 ? BERM_OK : berm__steal_passed(pool, whole, &taken);
+    device->phys.moved_bytes -= taken << device->gpu.lg_granule;
+    return status;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a device: see gpu.h. The context is the primary one, the same that the CUDA runtime and
+// every framework use, so that events and streams are of one context.
+#include "vmm/gpu.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+
+static berm_status_t attribute_read(berm_gpu_t *gpu, int attribute, int *value) {
+    *value = 0;
+    return berm__drv_status(
+        BERM_DRV_CALL(gpu->drv, OTHER, device_get_attribute, value, attribute, gpu->device));
+}
+
+static berm_status_t gpu_probe(berm_gpu_t *gpu) {
+    int has_vmm = 0;
+    berm_status_t status = attribute_read(gpu, BERM_CU_ATTR_VMM_SUPPORTED, &has_vmm);
+    if (status != BERM_OK)
+        return status;
+    if (has_vmm == 0 || !gpu->drv->has_vmm_entries)
+        return BERM_ERROR_NO_VMM;
+    size_t memory_bytes = 0, granule_bytes = 0;
+    status = berm__drv_status(
+        BERM_DRV_CALL(gpu->drv, OTHER, device_total_mem, &memory_bytes, gpu->device));
+    if (status != BERM_OK)
+        return status;
+    gpu->prop.type = BERM_CU_MEM_ALLOCATION_PINNED;
+    gpu->prop.location = (berm_cu_mem_location_t){BERM_CU_MEM_LOCATION_DEVICE, gpu->ordinal};
+    gpu->access.location = gpu->prop.location;
+    gpu->access.flags = BERM_CU_MEM_ACCESS_READWRITE;
+    status = berm__drv_status(BERM_DRV_CALL(gpu->drv, OTHER, mem_get_granularity, &granule_bytes,
+                                            &gpu->prop, BERM_CU_MEM_GRANULARITY_MINIMUM));
+    if (status != BERM_OK)
+        return status;
+    // Slabs and slots need granules of at least one slot; the least seen anywhere is 4 KiB.
+    while (granule_bytes != 0 && granule_bytes < BERM_KIB(64))
+        granule_bytes *= 2;
+    if (!berm__is_pow2(granule_bytes) || memory_bytes < granule_bytes)
+        return BERM_ERROR_UNSUPPORTED;
+    gpu->memory_bytes = memory_bytes;
+    gpu->granule_bytes = granule_bytes;
+    gpu->lg_granule = berm__bit_highest(granule_bytes);
+    gpu->has_ctx_event = gpu->drv->ctx_record_event != NULL;
+    return BERM_OK;
+}
+
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal) {
+    memset(gpu, 0, sizeof *gpu);
+    gpu->drv = drv;
+    gpu->ordinal = ordinal;
+    if (ordinal < 0 || ordinal >= drv->device_count)
+        return BERM_ERROR_DEVICE;
+    berm_status_t status =
+        berm__drv_status(BERM_DRV_CALL(drv, OTHER, device_get, &gpu->device, ordinal));
+    if (status != BERM_OK)
+        return status;
+    status = gpu_probe(gpu);
+    if (status != BERM_OK)
+        return status;
+    return berm__drv_status(
+        BERM_DRV_CALL(drv, OTHER, primary_ctx_retain, &gpu->context, gpu->device));
+}
+
+void berm__gpu_close(berm_gpu_t *gpu) {
+    while (gpu->event_count > 0)
+        (void)BERM_DRV_CALL(gpu->drv, OTHER, event_destroy, gpu->events[--gpu->event_count]);
+    (void)BERM_DRV_CALL(gpu->drv, OTHER, primary_ctx_release, gpu->device);
+}
+
+berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed) {
+    *is_pushed = false;
+    if (atomic_load(&gpu->drv->is_gone))
+        return BERM_ERROR_DEVICE_LOST;
+    berm_cu_context_t current = NULL;
+    berm_cu_result_t result = BERM_DRV_CALL(gpu->drv, OTHER, ctx_get_current, &current);
+    if (result == BERM_CU_SUCCESS && current != gpu->context) {
+        result = BERM_DRV_CALL(gpu->drv, OTHER, ctx_push_current, gpu->context);
+        *is_pushed = result == BERM_CU_SUCCESS;
+    }
+    return berm__drv_status(result);
+}
+
+void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed) {
+    berm_cu_context_t popped = NULL;
+    if (is_pushed)
+        (void)BERM_DRV_CALL(gpu->drv, OTHER, ctx_pop_current, &popped);
+}
+
+berm_status_t berm__gpu_event_take(berm_gpu_t *gpu, berm_cu_event_t *event) {
+    if (gpu->event_count > 0) {
+        *event = gpu->events[--gpu->event_count];
+        return BERM_OK;
+    }
+    return berm__drv_status(
+        BERM_DRV_CALL(gpu->drv, OTHER, event_create, event, BERM_CU_EVENT_DISABLE_TIMING));
+}
+
+void berm__gpu_event_give(berm_gpu_t *gpu, berm_cu_event_t event) {
+    if (gpu->event_count < BERM_GPU_EVENTS_MAX)
+        gpu->events[gpu->event_count++] = event;
+    else
+        (void)BERM_DRV_CALL(gpu->drv, OTHER, event_destroy, event);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device as the layers above see it: its primary context, what it can do (probed once), and a
+// small store of events. No policy and no memory.
+//
+// Locks: the device's, held by the caller, for the event store; the rest is constant after open.
+#ifndef BERM_VMM_GPU_H
+#define BERM_VMM_GPU_H
+
+#include "drv/drv.h"
+
+enum {
+    BERM_GPU_EVENTS_MAX = 64
+};
+
+typedef struct berm_gpu {
+    // Constant after open.
+    berm_drv_t *drv;
+    int ordinal;
+    berm_cu_device_t device;
+    berm_cu_context_t context;
+    uint64_t memory_bytes;
+    uint64_t granule_bytes; // a power of two
+    unsigned lg_granule;
+    bool has_ctx_event;
+    berm_cu_mem_prop_t prop;     // of every handle
+    berm_cu_mem_access_t access; // the device itself
+    // Under the device's lock.
+    unsigned event_count; // idle events
+    berm_cu_event_t events[BERM_GPU_EVENTS_MAX];
+} berm_gpu_t;
+
+// Retains the primary context and probes. BERM_ERROR_NO_VMM where the device has none;
+// BERM_ERROR_DEVICE, _DRIVER, _DEVICE_LOST. Calls the driver.
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal);
+// Destroys idle events and releases the context.
+void berm__gpu_close(berm_gpu_t *gpu);
+
+// Makes the device's context current in this thread and says in *is_pushed whether leave must undo
+// it. Calls the driver.
+berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed);
+void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed);
+
+// An event without timing, from the store or new. Calls the driver on a miss.
+berm_status_t berm__gpu_event_take(berm_gpu_t *gpu, berm_cu_event_t *event);
+void berm__gpu_event_give(berm_gpu_t *gpu, berm_cu_event_t event);
+
+#endif

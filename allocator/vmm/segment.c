@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Segments: see segment.h for the layout and for invariants I5 to I7.
+//
+// The per-granule and per-slot tables cover all of the span and are host address space only until
+// they are written: 16 bytes a granule and 8 bytes a slot of what was ever used.
+#include "vmm/segment.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "host/mem.h"
+
+static uint64_t granule_count(const berm_segment_t *segment) {
+    return segment->span_bytes >> segment->gpu->lg_granule;
+}
+
+static void tables_free(berm_segment_t *segment) {
+    uint64_t granules = granule_count(segment);
+    berm__mem_unreserve(segment->handle_of, granules * sizeof *segment->handle_of);
+    berm__mem_unreserve(segment->ticket_of, granules * sizeof *segment->ticket_of);
+    berm__mem_unreserve((void *)segment->slots,
+                        segment->span_bytes / BERM_SLOT_BYTES * sizeof *segment->slots);
+    berm__mem_free(segment, sizeof *segment);
+}
+
+static berm_segment_t *tables_alloc(berm_gpu_t *gpu, uint64_t span_bytes) {
+    berm_segment_t *segment = berm__mem_alloc(sizeof *segment);
+    if (segment == NULL)
+        return NULL;
+    segment->gpu = gpu;
+    segment->span_bytes = span_bytes;
+    uint64_t granules = granule_count(segment);
+    segment->handle_of = berm__mem_reserve(granules * sizeof *segment->handle_of);
+    segment->ticket_of = berm__mem_reserve(granules * sizeof *segment->ticket_of);
+    segment->slots = berm__mem_reserve(span_bytes / BERM_SLOT_BYTES * sizeof *segment->slots);
+    if (segment->handle_of != NULL && segment->ticket_of != NULL && segment->slots != NULL)
+        return segment;
+    tables_free(segment);
+    return NULL;
+}
+
+static berm_status_t addresses_reserve(berm_segment_t *segment) {
+    berm_cu_result_t result = BERM_DRV_CALL(segment->gpu->drv, RESERVE, mem_address_reserve,
+                                            &segment->base, segment->span_bytes, 0, 0, 0);
+    berm_status_t status = berm__drv_status(result);
+    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_OUT_OF_ADDRESSES : status;
+}
+
+berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr_dir_t *dir,
+                                   berm_node_slab_t *nodes, uint64_t span_bytes, void *pool,
+                                   berm_segment_t **out) {
+    *out = NULL;
+    berm_segment_t *segment = tables_alloc(gpu, span_bytes);
+    if (segment == NULL)
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    segment->phys = phys;
+    segment->pool = pool;
+    segment->dir = dir;
+    segment->dir_entry.owner = segment;
+    berm__list_init(&segment->link);
+    if (!berm__ranges_init(&segment->ranges, span_bytes, nodes)) {
+        tables_free(segment);
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    berm_status_t status = addresses_reserve(segment);
+    if (status == BERM_OK &&
+        !berm__addr_dir_insert(dir, segment->base, span_bytes, &segment->dir_entry)) {
+        (void)BERM_DRV_CALL(gpu->drv, ADDRESS_FREE, mem_address_free, segment->base, span_bytes);
+        status = BERM_ERROR_OUT_OF_ADDRESSES;
+    }
+    if (status != BERM_OK) {
+        berm__ranges_destroy(&segment->ranges);
+        tables_free(segment);
+        return status;
+    }
+    *out = segment;
+    return BERM_OK;
+}
+
+void berm__segment_destroy(berm_segment_t *segment) {
+    berm__addr_dir_remove(segment->dir, &segment->dir_entry);
+    berm_cu_result_t result = BERM_DRV_CALL(segment->gpu->drv, ADDRESS_FREE, mem_address_free,
+                                            segment->base, segment->span_bytes);
+    if (result != BERM_CU_SUCCESS) // once more: there is no later chance
+        (void)BERM_DRV_CALL(segment->gpu->drv, ADDRESS_FREE, mem_address_free, segment->base,
+                            segment->span_bytes);
+    berm__ranges_destroy(&segment->ranges);
+    tables_free(segment);
+}
+
+// Takes back what a failed map did: granules [first, end) of it are mapped.
+static berm_status_t map_undo(berm_segment_t *segment, uint64_t first, uint64_t end,
+                              berm_status_t status) {
+    if (end > first && berm__segment_unmap(segment, first, end - first) != BERM_OK)
+        return BERM_ERROR_CORRUPTION;
+    return status;
+}
+
+static berm_status_t handle_map(berm_segment_t *segment, uint64_t granule,
+                                berm_phys_handle_t *handle) {
+    berm_phys_t *phys = segment->phys;
+    unsigned lg = segment->gpu->lg_granule;
+    berm_cu_result_t result =
+        BERM_DRV_CALL(segment->gpu->drv, MAP, mem_map, segment->base + (granule << lg),
+                      (uint64_t)handle->granules << lg, 0, handle->handle, 0);
+    if (result != BERM_CU_SUCCESS) {
+        berm__phys_give(phys, handle);
+        berm_status_t status = berm__drv_status(result);
+        return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_CEILING : status;
+    }
+    handle->is_mapped = true;
+    for (uint64_t i = 0; i < handle->granules; i++) {
+        segment->handle_of[granule + i] = handle;
+        segment->ticket_of[granule + i] = BERM_SEGMENT_TICKET_FRESH;
+    }
+    if (++phys->mapping_count > phys->mapping_peak)
+        phys->mapping_peak = phys->mapping_count;
+    return BERM_OK;
+}
+
+berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
+                                uint64_t large) {
+    unsigned lg = segment->gpu->lg_granule;
+    uint64_t at = first, end = first + count;
+    while (at < end) {
+        uint32_t granules = large > 0 ? segment->phys->large_granules : 1;
+        large -= large > 0;
+        berm_phys_handle_t *handle = berm__phys_take(segment->phys, granules);
+        BERM_INSIST(handle != NULL, "idle handles fill the range to map");
+        berm_status_t status = handle_map(segment, at, handle);
+        if (status != BERM_OK)
+            return map_undo(segment, first, at, status);
+        at += granules;
+    }
+    berm_cu_result_t result =
+        BERM_DRV_CALL(segment->gpu->drv, SET_ACCESS, mem_set_access, segment->base + (first << lg),
+                      count << lg, &segment->gpu->access, 1);
+    if (result == BERM_CU_SUCCESS)
+        return BERM_OK;
+    berm_status_t status = berm__drv_status(result);
+    if (status == BERM_ERROR_OUT_OF_DEVICE_MEMORY)
+        status = BERM_ERROR_CEILING;
+    return map_undo(segment, first, end, status);
+}
+
+berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count) {
+    unsigned lg = segment->gpu->lg_granule;
+    berm_cu_result_t result = BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap,
+                                            segment->base + (first << lg), count << lg);
+    if (result != BERM_CU_SUCCESS)
+        return berm__drv_status(result);
+    for (uint64_t at = first; at < first + count;) {
+        berm_phys_handle_t *handle = segment->handle_of[at];
+        for (uint64_t i = 0; i < handle->granules; i++)
+            segment->handle_of[at + i] = NULL;
+        at += handle->granules;
+        segment->phys->mapping_count--;
+        berm__phys_give(segment->phys, handle);
+    }
+    return BERM_OK;
+}
+
+bool berm__segment_whole_handles(const berm_segment_t *segment, uint64_t start_bytes,
+                                 uint64_t size_bytes, uint64_t *first, uint64_t *count) {
+    unsigned lg = segment->gpu->lg_granule;
+    uint64_t low = (start_bytes + segment->gpu->granule_bytes - 1) >> lg;
+    uint64_t high = (start_bytes + size_bytes) >> lg;
+    // A handle that begins before or ends after is not whole here.
+    while (low < high && low > 0 && segment->handle_of[low - 1] == segment->handle_of[low])
+        low++;
+    uint64_t end = granule_count(segment);
+    while (high > low && high < end && segment->handle_of[high - 1] == segment->handle_of[high])
+        high--;
+    *first = low;
+    *count = high > low ? high - low : 0;
+    return high > low;
+}
+
+void berm__segment_ticket_set(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
+                              uint64_t ticket) {
+    uint64_t first = berm__segment_granule_of(segment, start_bytes);
+    uint64_t last = berm__segment_granule_of(segment, start_bytes + size_bytes - 1);
+    for (uint64_t granule = first; granule <= last; granule++)
+        segment->ticket_of[granule] = ticket;
+}
+
+void berm__segment_slots_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
+                               uintptr_t value) {
+    uint64_t first = start_bytes / BERM_SLOT_BYTES;
+    uint64_t last = (start_bytes + size_bytes - 1) / BERM_SLOT_BYTES;
+    for (uint64_t slot = first; slot <= last; slot++)
+        atomic_store_explicit(&segment->slots[slot], value, memory_order_release);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// A segment: one reservation of device addresses that belongs to one pool, the ranges that tile it,
+// which granules have memory behind them, and from an address back to the block. It maps and unmaps
+// what it is told; which and when is policy.
+//
+//   base                                                                    base + span
+//   |  slab | block |free| block |  free  |      void      | block | void ...  |
+//   |granule|granule|granule|granule|granule|granule| ...     handle_of[], ticket_of[]
+//   |slot|slot| ... 64 KiB each                               slots[]
+//
+// Invariants (docs/invariants.md), beside I1 to I4 of its ranges:
+//   I5  a granule has a handle exactly if a range that is not VOID overlaps it
+//   I6  a handle of n granules stands in handle_of n times in a row, and is marked mapped
+//   I7  every LIVE range that is no slab has its slot point to it, every slot of a slab to the
+//       slab; every other slot is 0
+//
+// Locks: the device's; slots may be read without it by who holds a live block (policy above).
+#ifndef BERM_VMM_SEGMENT_H
+#define BERM_VMM_SEGMENT_H
+
+#include "core/addr_dir.h"
+#include "core/ranges.h"
+#include "core/size_class.h"
+#include "vmm/phys.h"
+
+typedef struct berm_segment {
+    // Constant after creation.
+    berm_gpu_t *gpu;
+    berm_phys_t *phys;
+    void *pool; // the owner, for the layers above
+    berm_addr_t base;
+    uint64_t span_bytes;
+    berm_addr_dir_t *dir;
+    berm_addr_entry_t dir_entry;
+    // Under the device's lock.
+    berm_list_t link; // of the pool's list
+    berm_ranges_t ranges;
+    berm_phys_handle_t **handle_of; // per granule; NULL: nothing mapped
+    uint64_t *ticket_of;       // per granule: last ticket of the pool's stream; 0: never mapped
+    _Atomic(uintptr_t) *slots; // per slot: 0, a berm_range_t *, or a slab with bit 0 set
+    uint64_t poisoned_bytes;
+} berm_segment_t;
+
+// Reserves `span_bytes` (a multiple of the granule) of addresses. OUT_OF_ADDRESSES,
+// OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST. Calls the driver. *out is NULL on failure.
+berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr_dir_t *dir,
+                                   berm_node_slab_t *nodes, uint64_t span_bytes, void *pool,
+                                   berm_segment_t **out);
+// Nothing may be mapped. Gives the addresses back; if the driver refuses they are lost, and counted
+// nowhere any more. Calls the driver.
+void berm__segment_destroy(berm_segment_t *segment);
+
+static inline uint64_t berm__segment_granule_of(const berm_segment_t *segment,
+                                                uint64_t offset_bytes) {
+    return offset_bytes >> segment->gpu->lg_granule;
+}
+
+// A granule's ticket when it is mapped: no work uses it (policy/stream.h, BERM_TICKET_NONE).
+#define BERM_SEGMENT_TICKET_FRESH UINT64_C(1)
+
+// Maps idle handles into the granules [first, first + count), none of which is mapped, and makes
+// them accessible with one cuMemSetAccess. The idle handles must fill it exactly: `large` large
+// ones first, then small ones. On failure nothing is mapped and the handles are idle again; if the
+// driver then also refuses to unmap, BERM_ERROR_CORRUPTION: the caller poisons the range.
+berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
+                                uint64_t large);
+
+// Unmaps the granules [first, first + count), whole handles all of them, with one cuMemUnmap; the
+// handles become idle. On failure nothing is known of the range: the caller poisons it.
+berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count);
+
+// The run of granules of whole handles that lies inside [start, start + size): false if none.
+bool berm__segment_whole_handles(const berm_segment_t *segment, uint64_t start_bytes,
+                                 uint64_t size_bytes, uint64_t *first, uint64_t *count);
+
+// Remembers that the pool's stream, at `ticket`, used the bytes.
+void berm__segment_ticket_set(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
+                              uint64_t ticket);
+
+// Slots: what an address belongs to.
+enum {
+    BERM_SLOT_IS_SLAB = 1
+};
+static inline uintptr_t berm__segment_slot_read(const berm_segment_t *segment,
+                                                uint64_t offset_bytes) {
+    return atomic_load_explicit(&segment->slots[offset_bytes / BERM_SLOT_BYTES],
+                                memory_order_acquire);
+}
+void berm__segment_slots_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
+                               uintptr_t value);
+
+#endif
