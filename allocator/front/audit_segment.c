@@ -10,7 +10,7 @@
 #include "front/audit.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "base/bits.h"
 
@@ -20,13 +20,20 @@ static berm_addr_t granule_addr(const berm_segment_t *segment, uint64_t granule)
     return segment->base + (granule << segment->gpu->lg_granule);
 }
 
-// I5: a VOID range is whole granules, with no handle.
+// I5: VOID and POISONED ranges are whole granules.
+static int whole_check(const berm_audit_t *audit, const berm_segment_t *segment,
+                       const berm_range_t *range) {
+    if ((range->state != BERM_RANGE_VOID && range->state != BERM_RANGE_POISONED) ||
+        berm__is_aligned(range->start_bytes | range->size_bytes, segment->gpu->granule_bytes))
+        return 0;
+    return berm__audit_fail(audit, 5, segment->base + range->start_bytes,
+                            "a %s range is not of whole granules",
+                            berm__range_state_name((berm_range_state_t)range->state));
+}
+
+// I5: a VOID range has no handle.
 static int void_check(const berm_audit_t *audit, const berm_segment_t *segment,
                       const berm_range_t *range) {
-    uint64_t granule_bytes = segment->gpu->granule_bytes;
-    if (!berm__is_aligned(range->start_bytes | range->size_bytes, granule_bytes))
-        return berm__audit_fail(audit, 5, segment->base + range->start_bytes,
-                                "a void range is not of whole granules");
     uint64_t first = berm__segment_granule_of(segment, range->start_bytes);
     uint64_t count = berm__segment_granule_of(segment, range->size_bytes);
     for (uint64_t i = 0; i < count; i++) {
@@ -107,8 +114,10 @@ static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
          range = range->next) {
         if (range->state == BERM_RANGE_POISONED)
             poisoned_bytes += range->size_bytes;
-        broken = range->state == BERM_RANGE_VOID ? void_check(audit, segment, range)
-                                                 : mapped_check(audit, segment, range, &at);
+        broken = whole_check(audit, segment, range);
+        if (broken == 0)
+            broken = range->state == BERM_RANGE_VOID ? void_check(audit, segment, range)
+                                                     : mapped_check(audit, segment, range, &at);
     }
     audit->sums.poisoned_bytes += poisoned_bytes;
     if (broken == 0 && poisoned_bytes != segment->poisoned_bytes)
@@ -158,10 +167,10 @@ static int range_slots_check(const berm_audit_t *audit, const berm_segment_t *se
 }
 
 int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment) {
-    char line[160];
+    char line[160]; // "I1: …"
     int broken = berm__ranges_check(&segment->ranges, line, sizeof line);
     if (broken != 0)
-        return berm__audit_fail(audit, broken, segment->base, "%s", line);
+        return berm__audit_fail(audit, broken, segment->base, "%s", strchr(line, ' ') + 1);
     broken = granules_check(audit, segment);
     uint64_t at = 0;
     for (const berm_range_t *range = segment->ranges.first; range != NULL && broken == 0;

@@ -149,17 +149,22 @@ static void pool_close(berm_device_t *device, berm_pool_t *pool) {
     berm__pool_destroy(pool);
 }
 
-// Nothing is unmapped while the device may still use it. Errors do not stop a closing.
+// Nothing is unmapped while the device may still use it. Errors do not stop a closing, but one that
+// passes must not let it run ahead of the device.
 static void device_quiesce(berm_device_t *device) {
-    berm_cu_result_t result = device->gpu.drv->ctx_synchronize();
-    (void)berm__drv_note(device->gpu.drv, BERM_DRV_SYNCHRONIZE, BERM_DRV_ENTRY_ctx_synchronize,
-                         result);
+    berm_cu_result_t result = BERM_CU_UNKNOWN;
+    for (int attempt = 0; attempt < 2 && result != BERM_CU_SUCCESS; attempt++) {
+        result = device->gpu.drv->ctx_synchronize();
+        (void)berm__drv_note(device->gpu.drv, BERM_DRV_SYNCHRONIZE, BERM_DRV_ENTRY_ctx_synchronize,
+                             result);
+    }
 }
 
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
     bool is_pushed;
     *live_blocks = device->blocks.current;
-    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
+    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK ||
+        berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
         device_quiesce(device);
     while (!berm__list_is_empty(&device->pools))
         pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link));

@@ -2,6 +2,12 @@
 // One device's allocator: its pools, streams, physical memory and figures. One lock protects all of
 // it; functions whose comment says "locked" are called with it held, and with the device's context
 // current where they may reach the driver (berm__gpu_enter).
+//
+// Invariants (docs/invariants.md):
+//   I16  poisoned_bytes, of the device and of each segment, is the sum of the POISONED ranges
+//   I18  active bytes are at most the reserved ones
+//   I19  the address directory leads from every address of a segment to it; address_bytes is the
+//        sum of the segments' spans
 #ifndef BERM_POLICY_DEVICE_H
 #define BERM_POLICY_DEVICE_H
 

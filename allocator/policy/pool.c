@@ -120,13 +120,11 @@ berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t 
                                berm_addr_t *out) {
     if (BERM_UNLIKELY(!berm__list_is_empty(&pool->deferred)))
         deferred_tick(pool);
-    // A class at or above a multiple of the alignment is a multiple of it itself, and slabs are
-    // aligned to more than any class: so an aligned small request is a larger small request.
-    uint64_t rounded = berm__align_up(size_bytes, alignment_bytes);
     uint64_t occupied;
-    berm_status_t status = rounded <= BERM_SMALL_MAX_BYTES
-                               ? berm__small_alloc(pool, size_bytes, rounded, out, &occupied)
-                               : large_alloc(pool, size_bytes, alignment_bytes, out, &occupied);
+    berm_status_t status =
+        berm__align_up(size_bytes, alignment_bytes) <= BERM_SMALL_MAX_BYTES
+            ? berm__small_alloc(pool, size_bytes, alignment_bytes, out, &occupied)
+            : large_alloc(pool, size_bytes, alignment_bytes, out, &occupied);
     if (status != BERM_OK)
         return status;
     pool->device->request_count++;

@@ -12,6 +12,7 @@
 // every free into it is AWAITED first.
 //
 // Invariants (docs/invariants.md):
+//   I9   a live block's uses have ticket 0, an awaited one's have tickets their streams gave out
 //   I12  allocated is the sum of LIVE blocks and live slots; active adds AWAITED ones
 //   I13  a slab's bits: live is within taken; used = bits of taken; requested sizes fit the class
 //   I14  a slab with a free slot and one taken is in the list of its fullness; an empty one is in
@@ -128,10 +129,11 @@ void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
 
 // --- the small path (small.c) ------------------------------------------------------------------
 
-// `rounded_bytes` is the request with its alignment; `requested_bytes` what was asked for.
-// *occupied_bytes is the size of the class.
-berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t rounded_bytes,
-                                berm_addr_t *out, uint64_t *occupied_bytes);
+// A request that with its alignment is at most BERM_SMALL_MAX_BYTES. *occupied_bytes is the size of
+// the class.
+berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
+                                uint64_t alignment_bytes, berm_addr_t *out,
+                                uint64_t *occupied_bytes);
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
 // Gives every empty slab's range back to the large path; true if there was one.
 bool berm__small_flush(berm_pool_t *pool);

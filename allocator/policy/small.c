@@ -92,8 +92,11 @@ static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, uint64_t request
 }
 
 // When no slab of the class can be had, a slot of a larger class is better than failing.
-static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class) {
+static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class,
+                                     uint64_t alignment_bytes) {
     for (unsigned larger = size_class + 1; larger < BERM_SIZE_CLASS_COUNT; larger++) {
+        if (!berm__is_aligned(berm__size_class_bytes(larger), alignment_bytes))
+            continue;
         berm_slab_t *slab = slab_find(pool, larger);
         if (slab != NULL)
             return slab;
@@ -101,18 +104,19 @@ static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class) {
     return NULL;
 }
 
-berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t rounded_bytes,
-                                berm_addr_t *out, uint64_t *occupied_bytes) {
-    unsigned size_class = berm__size_class_of(rounded_bytes);
+berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
+                                uint64_t alignment_bytes, berm_addr_t *out,
+                                uint64_t *occupied_bytes) {
+    // A class at or above a multiple of the alignment is a multiple of it itself, and slabs are
+    // aligned to more than any class: so an aligned small request is a larger small request.
+    unsigned size_class = berm__size_class_of(berm__align_up(requested_bytes, alignment_bytes));
     berm_slab_t *slab = slab_find(pool, size_class);
     if (BERM_UNLIKELY(slab == NULL)) {
         berm_status_t status = slab_create(pool, size_class, &slab);
-        if (status != BERM_OK) {
-            bool is_aligned_request = requested_bytes != rounded_bytes;
-            slab = is_aligned_request ? NULL : slab_find_larger(pool, size_class);
-            if (slab == NULL)
-                return status;
-        }
+        if (status != BERM_OK)
+            slab = slab_find_larger(pool, size_class, alignment_bytes);
+        if (slab == NULL)
+            return status;
     }
     uint32_t slot = slot_take(pool, slab, requested_bytes);
     *occupied_bytes = berm__size_class_bytes(slab->size_class);

@@ -14,6 +14,7 @@ typedef struct supply {
     const berm_demand_t *demand;
     bool is_device_full;   // the driver refused to create
     berm_status_t refusal; // what it said
+    bool has_sealed;       // every pool's stream has an event for what is free by now
 } supply_t;
 
 // Granules still missing, when large handles go wherever they have room.
@@ -126,12 +127,23 @@ static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
     return BERM_OK;
 }
 
+// Events for what is free by now. Pages that have not passed may do so while handles are created, one
+// by one, and are taken then; the rest are movable at the next miss, without a wait.
+static void streams_seal(supply_t *supply) {
+    berm_list_t *pools = &supply->pool->device->pools;
+    supply->has_sealed = true;
+    for (berm_list_t *link = pools->next; link != pools; link = link->next)
+        (void)berm__stream_seal(BERM_CONTAINER_OF(link, berm_pool_t, link)->stream);
+}
+
 // One step towards enough; *has_progress false when there is none left to take.
 static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     berm_device_t *device = supply->pool->device;
     *has_progress = true;
     if (supply_create(supply, headroom_bytes(supply)) || supply_split(supply))
         return BERM_OK;
+    if (!supply->has_sealed)
+        streams_seal(supply);
     bool may_move = !device->remap_is_off;
     if (may_move) {
         berm_status_t status = supply_steal(supply, has_progress);
@@ -161,11 +173,8 @@ berm_status_t berm__supply_gather(berm_pool_t *pool, const berm_demand_t *demand
     bool has_progress = true;
     while (status == BERM_OK && has_progress && supply_short(&supply) > 0)
         status = supply_step(&supply, &has_progress);
-    if (device->phys.moved_bytes > moved_before) {
+    if (device->phys.moved_bytes > moved_before)
         device->moves++;
-        // An event now makes what is free by now movable at the next miss, without a wait.
-        (void)berm__stream_seal(pool->stream);
-    }
     if (status != BERM_OK || supply_short(&supply) == 0)
         return status;
     if (supply.is_device_full && supply.refusal != BERM_OK)

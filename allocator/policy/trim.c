@@ -59,12 +59,9 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
 
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream) {
     berm_pool_t *pool = stream->pool;
-    berm_status_t status = BERM_OK;
-    // Blocks of other pools may wait for this stream too.
-    if (stream->is_open_used)
-        status = berm__stream_seal(stream);
-    if (status == BERM_OK)
-        status = berm__stream_wait(stream, stream->open_ticket - 1);
+    // All of its work, not only what was queued before frees: blocks that live on may be freed with
+    // any stream later, and blocks of other pools may wait for this one.
+    berm_status_t status = berm__stream_wait(stream, berm__stream_ticket(stream));
     if (status == BERM_OK && pool != NULL)
         status = pool_quiesce(pool);
     if (status != BERM_OK)

@@ -5,6 +5,7 @@
 // Invariants (docs/invariants.md):
 //   I10  reserved_bytes is the sum over all handles; handle_count their number
 //   I11  idle lists hold exactly the handles that are not mapped; idle_granules is their sum
+//   I17  mapping_count is the number of handles that stand in segments
 //
 // Locks: the device's. Calls the driver where said.
 #ifndef BERM_VMM_PHYS_H

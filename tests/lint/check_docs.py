@@ -5,7 +5,7 @@ import re
 import lint
 
 SUFFIXES = (".c", ".h", ".hpp", ".py", ".sh", ".md", ".map", ".def", ".txt", ".json", ".so.1")
-MADE_ELSEWHERE = ("build/", "../", "/", "http", "libberm.so", "libcuda.so.1")
+MADE_ELSEWHERE = ("build/", "lib/", "bin/", "../", "/", "http", "libberm.so", "libcuda.so.1")
 TOKEN = re.compile(r"`([\w./\-]+)`|\]\(([^)#\s]+)[^)]*\)")
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 

@@ -30,7 +30,7 @@ struct same_abi<RA (*)(A...), RB (*)(B...)> {
 #define FUNCTION(ours, theirs)                                                                     \
     static_assert(same_abi<ours, theirs>::value, #ours " differs from " #theirs)
 
-#include "cuda_abi_functions.inc"
+#include <cuda_abi_functions.inc> // made by check_cuda_abi.py
 
 // --- types -----------------------------------------------------------------------------------
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables and progress for people: see cli.h. Machines read the JSON of base/emit instead.
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static bool has_progress; // a line is on the terminal
+
+void cli_progress(const char *what, uint64_t done, uint64_t total) {
+    static int is_terminal = -1;
+    if (is_terminal < 0)
+        is_terminal = isatty(STDERR_FILENO);
+    if (is_terminal != 1)
+        return;
+    uint64_t percent = total == 0 ? 0 : done * 100 / total;
+    (void)fprintf(stderr, "\r\033[K%.60s %3" PRIu64 " %%", what, percent);
+    (void)fflush(stderr);
+    has_progress = true;
+}
+
+void cli_progress_end(void) {
+    if (!has_progress)
+        return;
+    (void)fputs("\r\033[K", stderr);
+    (void)fflush(stderr);
+    has_progress = false;
+}
+
+void cli_table_row(cli_table_t *table) {
+    if (table->rows < CLI_TABLE_ROWS)
+        table->rows++;
+    table->columns = 0;
+}
+
+void cli_table_cell(cli_table_t *table, const char *format, ...) {
+    if (table->rows == 0 || table->columns == CLI_TABLE_COLUMNS)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(table->cells[table->rows - 1][table->columns], CLI_TABLE_CELL, format,
+                    arguments);
+    va_end(arguments);
+    table->columns++;
+}
+
+void cli_table_print(const cli_table_t *table, FILE *file) {
+    int widths[CLI_TABLE_COLUMNS] = {0};
+    for (int row = 0; row < table->rows; row++)
+        for (int i = 0; i < table->columns; i++) {
+            int width = (int)strlen(table->cells[row][i]);
+            widths[i] = width > widths[i] ? width : widths[i];
+        }
+    for (int row = 0; row < table->rows; row++) {
+        for (int i = 0; i < table->columns; i++) {
+            const char *cell = table->cells[row][i];
+            if (i == table->columns - 1)
+                (void)fprintf(file, "%s", cell);
+            else
+                (void)fprintf(file, "%*s  ", i == 0 ? -widths[i] : widths[i], cell);
+        }
+        (void)fputc('\n', file);
+    }
+}

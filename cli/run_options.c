@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parses the options of `berm replay` and `berm fit`, reads the traces, opens the device: see
+// run_options.h. All input is read before anything runs, so that bad input costs nothing.
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/run_options.h"
+#include "stress/child.h"
+
+enum {
+    OPTION_ALLOCATOR = 256,
+    OPTION_DEVICE,
+    OPTION_CAPACITY,
+    OPTION_LATENCY,
+    OPTION_LIMIT,
+    OPTION_HEADROOM,
+    OPTION_CONF,
+    OPTION_REPEAT,
+    OPTION_CHECK,
+    OPTION_STRICT,
+    OPTION_WORK,
+    OPTION_HOST,
+    OPTION_LAG,
+    OPTION_SCALE,
+    OPTION_SOURCE_DEVICE,
+    OPTION_SEED,
+    OPTION_SERIES,
+    OPTION_JSON,
+};
+
+static const struct option long_options[] = {
+    {"allocator", required_argument, NULL, OPTION_ALLOCATOR},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"capacity", required_argument, NULL, OPTION_CAPACITY},
+    {"latency", required_argument, NULL, OPTION_LATENCY},
+    {"limit", required_argument, NULL, OPTION_LIMIT},
+    {"headroom", required_argument, NULL, OPTION_HEADROOM},
+    {"conf", required_argument, NULL, OPTION_CONF},
+    {"repeat", required_argument, NULL, OPTION_REPEAT},
+    {"check", required_argument, NULL, OPTION_CHECK},
+    {"strict", no_argument, NULL, OPTION_STRICT},
+    {"work-us", required_argument, NULL, OPTION_WORK},
+    {"host-us", required_argument, NULL, OPTION_HOST},
+    {"lag-us", required_argument, NULL, OPTION_LAG},
+    {"scale", required_argument, NULL, OPTION_SCALE},
+    {"source-device", required_argument, NULL, OPTION_SOURCE_DEVICE},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"series", required_argument, NULL, OPTION_SERIES},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {NULL, 0, NULL, 0},
+};
+
+static bool parse_allocators(cli_run_options_t *o, const char *text) {
+    o->allocator_count = 0;
+    for (const char *at = text;;) {
+        size_t length = strcspn(at, ",");
+        char name[64];
+        if (length == 0 || length >= sizeof name || o->allocator_count == CLI_ALLOCATORS_MAX) {
+            (void)cli_fail(o->command, "--allocator '%s' is no list of names", text);
+            return false;
+        }
+        memcpy(name, at, length);
+        name[length] = '\0';
+        const stress_allocator_ops_t *ops = stress_allocator_find(name);
+        if (ops == NULL) {
+            (void)cli_fail(o->command, "no allocator '%s'; --help lists them", name);
+            return false;
+        }
+        o->allocators[o->allocator_count++] = ops;
+        if (at[length] == '\0')
+            return true;
+        at += length + 1;
+    }
+}
+
+static bool parse_check(cli_run_options_t *o, const char *text) {
+    static const char *const names[] = {"none", "audit", "full"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            o->replay.check = (stress_check_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_us(const char *text, uint64_t *ns) {
+    double us;
+    if (!cli_parse_double(text, 0, 1e9, &us))
+        return false;
+    *ns = (uint64_t)(us * 1000 + 0.5);
+    return true;
+}
+
+// The options with numbers.
+static bool parse_number(cli_run_options_t *o, int option, const char *text) {
+    uint64_t number = 0;
+    bool is_good = false;
+    switch (option) {
+    case OPTION_REPEAT:
+        is_good = cli_parse_u64(text, 1, 10000, &number);
+        o->replay.repeats = (uint32_t)number;
+        return is_good;
+    case OPTION_WORK:
+        return parse_us(text, &o->replay.work.work_ns);
+    case OPTION_HOST:
+        return parse_us(text, &o->replay.work.host_ns);
+    case OPTION_LAG:
+        return parse_us(text, &o->replay.work.lag_ns);
+    case OPTION_SCALE:
+        return cli_parse_u64(text, 1, UINT64_C(1) << 40, &o->read.scale);
+    case OPTION_SOURCE_DEVICE:
+        is_good = cli_parse_u64(text, 0, 1023, &number);
+        o->read.device = (int)number;
+        return is_good;
+    case OPTION_HEADROOM:
+        return cli_parse_double(text, 0, 100000, &o->replay.headroom_pct);
+    case OPTION_SEED:
+        return cli_parse_u64(text, 0, UINT64_MAX, &number);
+    default:
+        return false;
+    }
+}
+
+static bool parse_option(cli_run_options_t *o, int option, const char *text) {
+    switch (option) {
+    case OPTION_DEVICE:
+        o->device.name = text;
+        return true;
+    case OPTION_LATENCY:
+        o->device.latency = text;
+        return true;
+    case OPTION_CONF:
+        o->replay.conf = text;
+        return true;
+    case OPTION_STRICT:
+        o->replay.stops_at_hazard = true;
+        return true;
+    case OPTION_JSON:
+        o->is_json = true;
+        return true;
+    case OPTION_SERIES:
+        o->series_path = text;
+        return true;
+    case OPTION_CAPACITY:
+        return cli_parse_bytes(text, &o->device.capacity_bytes);
+    case OPTION_LIMIT:
+        return cli_parse_bytes(text, &o->replay.limit_bytes);
+    case OPTION_CHECK:
+        return parse_check(o, text);
+    default:
+        return parse_number(o, option, text);
+    }
+}
+
+static int parse_arguments(cli_run_options_t *o, int argc, char **argv) {
+    optind = 0;
+    opterr = 0;
+    int index = 0;
+    for (int c; (c = getopt_long(argc, argv, ":", long_options, &index)) != -1;) {
+        if (c == ':')
+            return cli_fail(o->command, "%s needs a value", argv[optind - 1]);
+        if (c == '?')
+            return cli_fail(o->command, "no option '%s'; see berm %s --help", argv[optind - 1],
+                            o->command);
+        if (c == OPTION_ALLOCATOR) {
+            if (!parse_allocators(o, optarg))
+                return CLI_BAD;
+        } else if (!parse_option(o, c, optarg)) {
+            return cli_fail(o->command, "--%s does not take '%s'; see berm %s --help",
+                            long_options[index].name, optarg, o->command);
+        }
+    }
+    o->paths = argv + optind;
+    o->path_count = (size_t)(argc - optind);
+    if (o->path_count == 0)
+        return cli_fail(o->command, "no TRACE given; see berm %s --help", o->command);
+    if (o->path_count > CLI_TRACES_MAX)
+        return cli_fail(o->command, "more than %d traces", CLI_TRACES_MAX);
+    return CLI_OK;
+}
+
+static int series_open(cli_run_options_t *o) {
+    if (o->series_path == NULL)
+        return CLI_OK;
+    if (strcmp(o->command, "replay") != 0 || o->path_count != 1 || o->allocator_count != 1)
+        return cli_fail(o->command, "--series is for a replay of one trace by one allocator");
+    o->replay.series = fopen(o->series_path, "w");
+    if (o->replay.series == NULL)
+        return cli_fail(o->command, "%s: %s", o->series_path, strerror(errno));
+    return CLI_OK;
+}
+
+// Whether this process is to do without a trace: it was started for one replay of another.
+static bool is_left_out(const cli_run_options_t *o, size_t number) {
+    stress_child_order_t order;
+    if (!stress_child_order(&order))
+        return false;
+    for (size_t i = 0; i < number; i++)
+        if (o->traces[i] != NULL)
+            return true; // the same path twice
+    return strcmp(order.trace, o->paths[number]) != 0;
+}
+
+static void child_progress(void *what, uint64_t done, uint64_t total) {
+    cli_progress(what, done, total);
+}
+
+// This process was started for one replay (stress/child.h): it makes it and ends.
+static BERM_NORETURN void child_run(cli_run_options_t *o, const stress_child_order_t *order) {
+    char error[512] = "no such trace", what[128];
+    stress_replay_result_t result;
+    int status = -1;
+    (void)snprintf(what, sizeof what, "%s", order->allocator);
+    o->replay.ops = stress_allocator_find(order->allocator);
+    o->replay.capacity_bytes = order->capacity_bytes;
+    o->replay.progress = child_progress;
+    o->replay.progress_context = what;
+    for (size_t i = 0; i < o->path_count && o->replay.ops != NULL; i++)
+        if (o->traces[i] != NULL)
+            status = stress_replay(o->traces[i], &o->replay, &result, error, sizeof error);
+    cli_progress_end();
+    if (o->replay.series != NULL)
+        (void)fflush(o->replay.series);
+    // What the allocator left in the process is not taken down: the end of the process does it.
+    _exit(stress_child_answer(status, &result, error) == 0 ? CLI_OK : CLI_BAD);
+}
+
+int cli_run_open(cli_run_options_t *options, const char *command, int argc, char **argv) {
+    memset(options, 0, sizeof *options);
+    options->command = command;
+    options->allocators[0] = stress_allocators[0];
+    options->allocator_count = 1;
+    options->read.scale = 1;
+    options->read.device = -1;
+    stress_replay_options_default(&options->replay);
+    int status = parse_arguments(options, argc, argv);
+    if (status != CLI_OK)
+        return status;
+    char error[512] = "";
+    for (size_t i = 0; i < options->path_count; i++) {
+        if (is_left_out(options, i))
+            continue;
+        cli_progress(options->paths[i], i, options->path_count);
+        options->traces[i] = trace_read(options->paths[i], &options->read, error, sizeof error);
+        if (options->traces[i] == NULL)
+            return cli_fail(command, "%s", error);
+    }
+    cli_progress_end();
+    if (stress_device_open(&options->device, error, sizeof error) != 0)
+        return cli_fail(command, "%s", error);
+    status = series_open(options);
+    stress_child_order_t order;
+    if (status == CLI_OK && stress_child_order(&order))
+        child_run(options, &order);
+    return status;
+}
+
+void cli_run_close(cli_run_options_t *options) {
+    for (size_t i = 0; i < options->path_count && i < CLI_TRACES_MAX; i++)
+        if (options->traces[i] != NULL)
+            trace_destroy(options->traces[i]);
+    if (options->replay.series != NULL && fclose(options->replay.series) != 0)
+        (void)cli_fail(options->command, "%s: %s", options->series_path, strerror(errno));
+    stress_device_close();
+    cli_progress_end();
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options and the input that `berm replay` and `berm fit` have in common.
+#ifndef CLI_RUN_OPTIONS_H
+#define CLI_RUN_OPTIONS_H
+
+#include "cli/cli.h"
+#include "stress/replay.h"
+
+enum {
+    CLI_ALLOCATORS_MAX = 16,
+    CLI_TRACES_MAX = 64,
+};
+
+typedef struct cli_run_options {
+    const char *command;
+    const stress_allocator_ops_t *allocators[CLI_ALLOCATORS_MAX];
+    size_t allocator_count;
+    stress_device_options_t device;
+    stress_replay_options_t replay; // .ops is set for each run
+    trace_read_options_t read;
+    bool is_json;
+    const char *series_path; // NULL for none
+    char **paths;            // the TRACE arguments
+    size_t path_count;
+    trace_t *traces[CLI_TRACES_MAX];
+} cli_run_options_t;
+
+// Parses, reads all traces and opens the device. CLI_OK, or CLI_BAD after one line on standard
+// error; to be closed in either case.
+int cli_run_open(cli_run_options_t *options, const char *command, int argc, char **argv);
+void cli_run_close(cli_run_options_t *options);
+
+// The part of --help about these options.
+#define CLI_RUN_HELP                                                                               \
+    "  --allocator NAME[,NAME...]  berm (default), pytorch, naive, cudamalloc; several are\n"      \
+    "                       compared side by side\n"                                               \
+    "  --device sim|cuda[:N]  where to run; the simulated device is the default\n"                 \
+    "  --capacity BYTES     memory of the simulated device (24G, 80GiB, ...); 80G\n"               \
+    "  --latency fast|typical|slow|FILE  what driver calls cost there; FILE has lines such as\n"   \
+    "                       create.base_ns=193000 (stress/latency.h)\n"                            \
+    "  --limit BYTES        the most the allocator may hold reserved\n"                            \
+    "  --headroom PCT       how far reserved may exceed live before pages move (berm, naive)\n"    \
+    "  --conf STRING        the allocator's own options: key:value,key:value\n"                    \
+    "  --repeat N           runs the trace N times in a row; what is live at its end is freed\n"   \
+    "  --check none|audit|full  audit (default): overlap and alignment of blocks always, the\n"    \
+    "                       allocator's audit and the device's ledger 20 times a repeat; full:\n"  \
+    "                       all of it after every event\n"                                         \
+    "  --strict             stops at the first hazard\n"                                           \
+    "  --work-us N          modelled kernels: one of N us writes a block after its alloc, one\n"   \
+    "                       reads it before its free; 5\n"                                         \
+    "  --host-us N          host time before each event; 4, a little less than a kernel, so\n"     \
+    "                       that the device falls behind\n"                                        \
+    "  --lag-us N           by this much at most; 200\n"                                           \
+    "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                          \
+    "  --source-device N    which device's events of a PyTorch snapshot; the one with most\n"      \
+    "  --seed N             accepted for uniformity; a replay draws no numbers\n"                  \
+    "  --series FILE        writes live, allocated, active and reserved bytes after every event "  \
+    "as\n"                                                                                         \
+    "                       CSV; one trace and one allocator (replay)\n"                           \
+    "  --json               one JSON object on standard output\n"
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the device is made: defaults, ranges, and the environment that decides before the first
+// simcuda_reset. A value of the environment that makes no sense is reported on standard error and
+// makes cuInit fail, rather than being guessed at.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+void simcuda_config_default(simcuda_config_t *config) {
+    *config = (simcuda_config_t){
+        .size = sizeof(*config),
+        .devices = 1,
+        .driver_version = 13000,
+        .memory_bytes = BERM_GIB(80),
+        .granule_bytes = BERM_MIB(2),
+        .address_bytes = SIM_ADDRESS_BYTES,
+        .has_vmm = 1,
+        .has_ctx_event = 1,
+    };
+    (void)simcuda_costs_preset("typical", &config->costs);
+}
+
+bool sim_config_is_valid(const simcuda_config_t *config) {
+    return config->size == sizeof(*config) && config->devices >= 1 &&
+           config->devices <= SIMCUDA_DEVICE_MAX && config->driver_version >= 10000 &&
+           config->driver_version < 100000 && berm__is_pow2(config->granule_bytes) &&
+           config->granule_bytes >= BERM_KIB(4) && config->granule_bytes <= BERM_GIB(1) &&
+           config->memory_bytes >= config->granule_bytes &&
+           config->memory_bytes <= SIM_ADDRESS_BYTES &&
+           config->outside_bytes <= config->memory_bytes &&
+           config->address_bytes >= config->granule_bytes &&
+           config->address_bytes <= SIM_ADDRESS_BYTES;
+}
+
+// A number with an optional K, M, G or T (powers of 1,024); false if it is anything else.
+static bool parse_bytes(const char *text, uint64_t *bytes) {
+    static const char units[] = "KMGT";
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (!berm__mul_checked(value, 10, &value) ||
+            !berm__add_checked(value, (uint64_t)(*at - '0'), &value))
+            return false;
+    }
+    if (at == text)
+        return false;
+    const char *unit = *at != '\0' ? strchr(units, *at) : NULL;
+    if (unit != NULL) {
+        at++;
+        for (const char *step = units; step <= unit; step++) {
+            if (!berm__mul_checked(value, 1024, &value))
+                return false;
+        }
+    }
+    *bytes = value;
+    return *at == '\0';
+}
+
+static bool read_bytes(const char *name, uint64_t least, uint64_t most, uint64_t *bytes) {
+    const char *text = getenv(name);
+    if (text == NULL)
+        return true;
+    uint64_t value;
+    if (parse_bytes(text, &value) && value >= least && value <= most) {
+        *bytes = value;
+        return true;
+    }
+    (void)fprintf(stderr,
+                  "simcuda: %s=%s: want a number from %llu to %llu, with or without K, M, G or T\n",
+                  name, text, (unsigned long long)least, (unsigned long long)most);
+    return false;
+}
+
+static bool read_int(const char *name, int least, int most, int *out) {
+    uint64_t value = 0;
+    if (getenv(name) == NULL)
+        return true;
+    if (!read_bytes(name, (uint64_t)least, (uint64_t)most, &value))
+        return false;
+    *out = (int)value;
+    return true;
+}
+
+static bool read_latency(simcuda_costs_t *costs) {
+    const char *text = getenv("SIMCUDA_LATENCY");
+    if (text == NULL || simcuda_costs_preset(text, costs) == 0)
+        return true;
+    (void)fprintf(stderr, "simcuda: SIMCUDA_LATENCY=%s: want fast, typical or slow\n", text);
+    return false;
+}
+
+bool sim_config_from_environment(simcuda_config_t *config) {
+    bool ok = read_bytes("SIMCUDA_MEMORY", config->granule_bytes, SIM_ADDRESS_BYTES,
+                         &config->memory_bytes);
+    ok = read_int("SIMCUDA_DEVICES", 1, SIMCUDA_DEVICE_MAX, &config->devices) && ok;
+    ok = read_latency(&config->costs) && ok;
+    ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
+    ok = read_int("SIMCUDA_VMM", 0, 1, &config->has_vmm) && ok;
+    return read_bytes("SIMCUDA_OUTSIDE", 0, config->memory_bytes, &config->outside_bytes) && ok;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The per-thread twins of functions that take a stream: for programs compiled so that the NULL
+// stream is each thread's own. They differ in what NULL means and in nothing else; a call counts
+// as one of the plain function.
+#include "sim.h"
+
+static berm_cu_stream_t twin(berm_cu_stream_t stream) {
+    return stream == NULL ? BERM_CU_STREAM_PER_THREAD : stream;
+}
+
+berm_cu_result_t cuStreamSynchronize_ptsz(berm_cu_stream_t stream) {
+    return cuStreamSynchronize(twin(stream));
+}
+
+berm_cu_result_t cuStreamQuery_ptsz(berm_cu_stream_t stream) {
+    return cuStreamQuery(twin(stream));
+}
+
+berm_cu_result_t cuStreamWaitEvent_ptsz(berm_cu_stream_t stream, berm_cu_event_t event,
+                                        unsigned flags) {
+    return cuStreamWaitEvent(twin(stream), event, flags);
+}
+
+berm_cu_result_t cuStreamGetId_ptsz(berm_cu_stream_t stream, unsigned long long *id) {
+    return cuStreamGetId(twin(stream), id);
+}
+
+berm_cu_result_t cuStreamGetCtx_ptsz(berm_cu_stream_t stream, berm_cu_context_t *context) {
+    return cuStreamGetCtx(twin(stream), context);
+}
+
+berm_cu_result_t cuStreamGetFlags_ptsz(berm_cu_stream_t stream, unsigned *flags) {
+    return cuStreamGetFlags(twin(stream), flags);
+}
+
+berm_cu_result_t cuStreamGetPriority_ptsz(berm_cu_stream_t stream, int *priority) {
+    return cuStreamGetPriority(twin(stream), priority);
+}
+
+berm_cu_result_t cuStreamIsCapturing_ptsz(berm_cu_stream_t stream, int *status) {
+    return cuStreamIsCapturing(twin(stream), status);
+}
+
+berm_cu_result_t cuStreamBeginCapture_v2_ptsz(berm_cu_stream_t stream, int mode) {
+    return cuStreamBeginCapture_v2(twin(stream), mode);
+}
+
+berm_cu_result_t cuStreamEndCapture_ptsz(berm_cu_stream_t stream, berm_cu_graph_t *graph) {
+    return cuStreamEndCapture(twin(stream), graph);
+}
+
+berm_cu_result_t cuStreamGetCaptureInfo_v2_ptsz(berm_cu_stream_t stream, int *status, uint64_t *id,
+                                                berm_cu_graph_t *graph,
+                                                const berm_cu_graph_node_t **dependencies,
+                                                size_t *dependency_count) {
+    return cuStreamGetCaptureInfo_v2(twin(stream), status, id, graph, dependencies,
+                                     dependency_count);
+}
+
+berm_cu_result_t cuStreamGetCaptureInfo_v3_ptsz(berm_cu_stream_t stream, int *status, uint64_t *id,
+                                                berm_cu_graph_t *graph,
+                                                const berm_cu_graph_node_t **dependencies,
+                                                const void **edges, size_t *dependency_count) {
+    return cuStreamGetCaptureInfo_v3(twin(stream), status, id, graph, dependencies, edges,
+                                     dependency_count);
+}
+
+berm_cu_result_t cuLaunchHostFunc_ptsz(berm_cu_stream_t stream, berm_cu_host_fn fn,
+                                       void *user_data) {
+    return cuLaunchHostFunc(twin(stream), fn, user_data);
+}
+
+berm_cu_result_t cuEventRecord_ptsz(berm_cu_event_t event, berm_cu_stream_t stream) {
+    return cuEventRecord(event, twin(stream));
+}
+
+berm_cu_result_t cuMemcpyAsync_ptsz(berm_cu_deviceptr_t to, berm_cu_deviceptr_t from, size_t bytes,
+                                    berm_cu_stream_t stream) {
+    return cuMemcpyAsync(to, from, bytes, twin(stream));
+}
+
+berm_cu_result_t cuMemcpyDtoDAsync_v2_ptsz(berm_cu_deviceptr_t to, berm_cu_deviceptr_t from,
+                                           size_t bytes, berm_cu_stream_t stream) {
+    return cuMemcpyDtoDAsync_v2(to, from, bytes, twin(stream));
+}
+
+berm_cu_result_t cuMemcpyHtoDAsync_v2_ptsz(berm_cu_deviceptr_t to, const void *from, size_t bytes,
+                                           berm_cu_stream_t stream) {
+    return cuMemcpyHtoDAsync_v2(to, from, bytes, twin(stream));
+}
+
+berm_cu_result_t cuMemcpyDtoHAsync_v2_ptsz(void *to, berm_cu_deviceptr_t from, size_t bytes,
+                                           berm_cu_stream_t stream) {
+    return cuMemcpyDtoHAsync_v2(to, from, bytes, twin(stream));
+}
+
+berm_cu_result_t cuMemsetD8Async_ptsz(berm_cu_deviceptr_t to, unsigned char value, size_t bytes,
+                                      berm_cu_stream_t stream) {
+    return cuMemsetD8Async(to, value, bytes, twin(stream));
+}
+
+berm_cu_result_t cuEventRecordWithFlags_ptsz(berm_cu_event_t event, berm_cu_stream_t stream,
+                                             unsigned flags) {
+    return cuEventRecordWithFlags(event, twin(stream), flags);
+}

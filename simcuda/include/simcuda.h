@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// simcuda: control of the simulated CUDA device.
+//
+// simcuda's libcuda.so.1 has the driver's public names, so that a program made for hardware runs on
+// it unchanged. What a test, a replay or a demo needs beyond that is here: how the device is made,
+// its virtual clock, modelled work, faults, the ledger and the list of hazards. A program that is
+// not linked with it finds these functions with dlsym in the loaded libcuda.so.1; a driver without
+// them is real hardware.
+//
+// TIME is virtual, in nanoseconds from 0. Every driver call moves the host's clock forward by what
+// the preset says; each stream is a queue of modelled work with its own time. A call that waits
+// moves the host's clock to the end of what it waits for. Nothing ever sleeps, and the same calls
+// give the same times.
+//
+// HAZARDS are uses of memory that real hardware lets pass in silence: each is recorded with both
+// sides. In strict mode the first one is printed and aborts the process.
+//
+// All functions are thread-safe. One device state per process.
+#ifndef SIMCUDA_H
+#define SIMCUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    SIMCUDA_DEVICE_MAX = 16
+};
+
+// What one call costs the host: base_ns + per_mapping_ns * mappings covered + ns_per_mib * MiB.
+typedef struct simcuda_cost {
+    uint64_t base_ns;
+    uint64_t per_mapping_ns;
+    uint64_t ns_per_mib;
+} simcuda_cost_t;
+
+typedef struct simcuda_costs {
+    simcuda_cost_t reserve, address_free, create, release, map, set_access, unmap;
+    simcuda_cost_t malloc_, free_; // cuMemAlloc, cuMemFree (which also waits for the device)
+    simcuda_cost_t event_record, event_query, stream_wait, synchronize, mem_info, other;
+} simcuda_costs_t;
+
+// The presets "fast", "typical" and "slow" (facts quoted in docs/simcuda.md; all are estimates
+// until `berm calibrate` has run on hardware). Returns 0, or -1 for an unknown name.
+int simcuda_costs_preset(const char *name, simcuda_costs_t *costs);
+
+typedef struct simcuda_config {
+    size_t size;            // sizeof(simcuda_config_t)
+    int devices;            // 1 to SIMCUDA_DEVICE_MAX
+    int driver_version;     // as cuDriverGetVersion; 13000
+    uint64_t memory_bytes;  // of each device; 80 GiB
+    uint64_t outside_bytes; // held by "other processes" on each device; 0
+    uint64_t granule_bytes; // 2 MiB; a power of two
+    uint64_t address_bytes; // addresses that can be reserved in all; 128 TiB
+    uint64_t mappings_max;  // ceiling on mappings; 0: none
+    uint64_t handles_max;   // ceiling on handles (file descriptors); 0: none
+    int has_vmm;            // 0: every VMM call is NOT_SUPPORTED and the attribute says no
+    int has_ctx_event;      // 0: cuCtxRecordEvent is absent
+    int is_strict;          // 1: the first hazard aborts
+    int drains_map;         // 1: map, set_access and unmap wait for all work of the device
+    int faults_page_edits;  // 1: a page-table edit under running kernels is an illegal address
+    uint64_t stale_map_ns;  // a fresh mapping reads stale zeros for this long (gfx12); 0
+    simcuda_costs_t costs;
+} simcuda_config_t;
+
+// The defaults: one 80 GiB device, VMM, "typical" costs, not strict.
+void simcuda_config_default(simcuda_config_t *config);
+
+// Destroys all device state (contexts, memory, streams, ledger, hazards, faults, clock) and makes a
+// new one. NULL is the default. Before the first reset the environment decides, where set:
+// SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset's name),
+// SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE. Returns 0, or -1 with nothing changed when a value
+// is out of range.
+int simcuda_reset(const simcuda_config_t *config);
+
+// --- time ------------------------------------------------------------------------------------
+
+uint64_t simcuda_now_ns(void);        // the host's clock
+void simcuda_advance_ns(uint64_t ns); // the host computes for a while
+uint64_t simcuda_driver_ns(void);     // host time spent in driver calls so far, waits apart
+uint64_t simcuda_wait_ns(void);       // host time spent waiting for the device so far
+
+// --- modelled work ---------------------------------------------------------------------------
+
+typedef struct simcuda_access {
+    uint64_t addr;
+    uint64_t size_bytes;
+    int is_write;
+} simcuda_access_t;
+
+// Queues a kernel on `stream` (a CUstream of the current context; NULL is the legacy default
+// stream) that runs `duration_ns` and touches `accesses`. Returns a CUresult (a sticky error of the
+// context included); launch itself costs the host nothing.
+int simcuda_launch(void *stream, uint64_t duration_ns, const simcuda_access_t *accesses,
+                   size_t count);
+
+// Queues work that ends only when simcuda_gate_open is called with the gate's number (written to
+// *gate): a kernel whose end the test decides. Waiting on a gate that is closed, with a call that
+// blocks the host, is a deadlock: the gate is opened and a hazard recorded.
+int simcuda_gate(void *stream, const simcuda_access_t *accesses, size_t count, uint64_t *gate);
+int simcuda_gate_open(uint64_t gate);
+
+// --- hazards ---------------------------------------------------------------------------------
+
+typedef enum simcuda_hazard_kind {
+    SIMCUDA_HAZARD_NONE = 0,
+    SIMCUDA_HAZARD_UNMAPPED_UNDER_WORK, // unmap or last release while work may touch the range
+    SIMCUDA_HAZARD_USE_UNMAPPED,        // work on addresses with no memory behind them
+    SIMCUDA_HAZARD_USE_NO_ACCESS,       // work on mapped memory without access
+    SIMCUDA_HAZARD_RACE,                // two uses, one a write, not ordered by stream or event
+    SIMCUDA_HAZARD_ALIAS,               // the same through two addresses of one handle
+    SIMCUDA_HAZARD_STALE_MAP,           // work on a mapping before it is visible (gfx12)
+    SIMCUDA_HAZARD_EDIT_UNDER_WORK,     // page-table edit under running work (Volta)
+    SIMCUDA_HAZARD_DOUBLE_RELEASE,      // release of a dead handle
+    SIMCUDA_HAZARD_RETAIN_UNMAPPED,     // retain of an address with no mapping
+    SIMCUDA_HAZARD_DOUBLE_FREE,         // cuMemFree of what is not allocated
+    SIMCUDA_HAZARD_DEADLOCK,            // the host waits for a closed gate
+    SIMCUDA_HAZARD_KIND_COUNT
+} simcuda_hazard_kind_t;
+
+typedef struct simcuda_hazard {
+    simcuda_hazard_kind_t kind;
+    uint64_t addr; // where, 0 if not about an address
+    uint64_t at_ns;
+    char text[240]; // both sides in words
+} simcuda_hazard_t;
+
+const char *simcuda_hazard_name(simcuda_hazard_kind_t kind);
+uint64_t simcuda_hazard_count(void); // all since the reset; the first 1,000 are kept
+int simcuda_hazard_read(uint64_t index, simcuda_hazard_t *hazard); // 0, or -1 past the kept ones
+void simcuda_hazards_clear(void);
+
+// --- ledger ----------------------------------------------------------------------------------
+
+// The device's own account, kept apart from any allocator's.
+typedef struct simcuda_ledger {
+    uint64_t reservations, reserved_address_bytes;
+    uint64_t handles, handle_bytes;  // alive, mapped or not
+    uint64_t mappings, mapped_bytes; // an alias counts each time
+    uint64_t mappings_peak, address_bytes_peak, used_bytes_peak;
+    uint64_t allocations, allocation_bytes; // cuMemAlloc
+    uint64_t used_bytes;                    // handle + allocation bytes (whole granules)
+    uint64_t streams, events, contexts_retained;
+} simcuda_ledger_t;
+
+void simcuda_ledger_read(int device, simcuda_ledger_t *ledger); // device -1: all
+
+// --- faults ----------------------------------------------------------------------------------
+
+// Fails calls from now on. `name` is a driver function ("cuMemCreate"), or NULL for every driver
+// call. Counting starts at this call: the calls number `nth` (from 1) to nth + count - 1 that match
+// return `result` and have no other effect. count 0 is "for ever". A second rule adds to the first.
+int simcuda_fault_nth(const char *name, uint64_t nth, uint64_t count, int result);
+// Fails matching calls with probability `per_million` / 1,000,000, drawn from `seed`.
+int simcuda_fault_random(const char *name, uint32_t per_million, uint64_t seed, int result);
+void simcuda_faults_clear(void);
+uint64_t simcuda_faults_fired(void);
+
+// Driver calls since the reset: of one function, or of all with NULL.
+uint64_t simcuda_calls(const char *name);
+
+// Other processes' memory, changed while running. Returns -1 if it does not fit.
+int simcuda_outside_set(int device, uint64_t bytes);
+
+// Loses the device: every later call returns CUDA_ERROR_DEVICE_UNAVAILABLE until simcuda_reset.
+void simcuda_device_lose(int device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own declarations of the part of the CUDA 13 runtime's binary interface that the stand-in
+// libcudart.so.13 has (x86-64 Linux). Names are ours, so that this file and cuda_runtime_api.h can
+// be included together: stress/real/check_abi.cpp compares every size, offset and value.
+//
+// The runtime's error codes are those of the driver (base/cuda_abi.h), as is each handle: a
+// cudaStream_t is a CUstream, and a device's number is its CUdevice.
+#ifndef SIMCUDA_RUNTIME_CUDART_ABI_H
+#define SIMCUDA_RUNTIME_CUDART_ABI_H
+
+#include <stddef.h>
+
+typedef int cudart_error_t; // cudaError_t
+
+enum { // cudaMemoryType
+    CUDART_MEMORY_UNREGISTERED = 0,
+    CUDART_MEMORY_HOST = 1,
+    CUDART_MEMORY_DEVICE = 2,
+};
+
+enum { // cudaMemcpyKind
+    CUDART_COPY_HOST_TO_HOST = 0,
+    CUDART_COPY_HOST_TO_DEVICE = 1,
+    CUDART_COPY_DEVICE_TO_HOST = 2,
+    CUDART_COPY_DEVICE_TO_DEVICE = 3,
+    CUDART_COPY_DEFAULT = 4,
+};
+
+enum { // cudaDriverEntryPointQueryResult
+    CUDART_ENTRY_FOUND = 0,
+    CUDART_ENTRY_NOT_FOUND = 1,
+    CUDART_ENTRY_VERSION_NOT_SUFFICIENT = 2,
+};
+
+typedef struct cudart_pointer_attributes {
+    int type;
+    int device;
+    void *device_pointer;
+    void *host_pointer;
+    long reserved[8];
+} cudart_pointer_attributes_t; // cudaPointerAttributes
+
+typedef struct cudart_ipc_handle {
+    char reserved[64];
+} cudart_ipc_handle_t; // cudaIpcMemHandle_t
+
+typedef struct cudart_mem_pool cudart_mem_pool_t; // what cudaMemPool_t points to
+
+typedef struct cudart_device_prop {
+    char name[256];
+    char uuid[16];
+    char luid[8];
+    unsigned luid_device_node_mask;
+    size_t total_global_mem;
+    size_t shared_mem_per_block;
+    int regs_per_block;
+    int warp_size;
+    size_t mem_pitch;
+    int max_threads_per_block;
+    int max_threads_dim[3];
+    int max_grid_size[3];
+    size_t total_const_mem;
+    int major;
+    int minor;
+    size_t texture_alignment;
+    size_t texture_pitch_alignment;
+    int multi_processor_count;
+    int integrated;
+    int can_map_host_memory;
+    int textures_and_surfaces[39]; // maxTexture1D to maxSurfaceCubemapLayered
+    size_t surface_alignment;
+    int concurrent_kernels;
+    int ecc_enabled;
+    int pci_bus_id;
+    int pci_device_id;
+    int pci_domain_id;
+    int tcc_driver;
+    int async_engine_count;
+    int unified_addressing;
+    int memory_bus_width;
+    int l2_cache_size;
+    int persisting_l2_cache_max_size;
+    int max_threads_per_multi_processor;
+    int stream_priorities_supported;
+    int global_l1_cache_supported;
+    int local_l1_cache_supported;
+    size_t shared_mem_per_multiprocessor;
+    int regs_per_multiprocessor;
+    int managed_memory;
+    int is_multi_gpu_board;
+    int multi_gpu_board_group_id;
+    int host_native_atomic_supported;
+    int pageable_memory_access;
+    int concurrent_managed_access;
+    int compute_preemption_supported;
+    int can_use_host_pointer_for_registered_mem;
+    int cooperative_launch;
+    size_t shared_mem_per_block_optin;
+    int pageable_memory_access_uses_host_page_tables;
+    int direct_managed_mem_access_from_host;
+    int max_blocks_per_multi_processor;
+    int access_policy_max_window_size;
+    size_t reserved_shared_mem_per_block;
+    int host_register_supported;
+    int sparse_cuda_array_supported;
+    int host_register_read_only_supported;
+    int timeline_semaphore_interop_supported;
+    int memory_pools_supported;
+    int gpu_direct_rdma_supported;
+    unsigned gpu_direct_rdma_flush_writes_options;
+    int gpu_direct_rdma_writes_ordering;
+    unsigned memory_pool_supported_handle_types;
+    int deferred_mapping_cuda_array_supported;
+    int ipc_event_supported;
+    int cluster_launch;
+    int unified_function_pointers;
+    int device_numa_config;
+    int device_numa_id;
+    int mps_enabled;
+    int host_numa_id;
+    unsigned gpu_pci_device_id;
+    unsigned gpu_pci_subsystem_id;
+    int host_numa_multinode_ipc_supported;
+    int reserved[56];
+} cudart_device_prop_t; // cudaDeviceProp
+
+#endif

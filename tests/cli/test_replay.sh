@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# berm replay and berm fit on small traces: JSON, exit codes, bad traces.
+. "$(dirname "$0")/lib.sh"
+
+cat >"$work/t.csv" <<'CSV'
+event_index,op,id,size_bytes,stream
+0,alloc,1,1048576,0
+1,alloc,2,3145728,0
+2,free,1,1048576,0
+3,alloc,3,1000,0
+CSV
+
+for allocator in berm pytorch naive cudamalloc; do
+    expect 0 "$BERM" replay --json --check full --allocator $allocator "$work/t.csv"
+    is_json
+    json "r['allocator'] == '$allocator' and r['completed'] and r['oom_event'] is None"
+    json "r['events'] == 4 and r['peak_live_bytes'] == 4194304 and r['hazards'] == 0"
+    json "r['leaked_blocks'] == 0 and len(r['per_repeat']) == 1"
+    json "r['host_ns_per_op']['p50'] <= r['host_ns_per_op']['p999']"
+done
+expect 0 "$BERM" replay --json --allocator pytorch "$work/t.csv"
+json "r['peak_reserved_bytes'] == 22 << 20 and r['driver_calls']['malloc'] == 2"
+json "set(r) >= set('''allocator trace events repeats completed oom_event oom_size_bytes
+    peak_live_bytes peak_allocated_bytes peak_reserved_bytes reserved_over_live
+    worst_reserved_over_live allocated_bytes_total moved_bytes_total per_repeat driver_calls
+    driver_us host_waits host_wait_us mappings_peak va_peak_bytes largest_free_block_bytes
+    largest_obtainable_bytes hazards leaked_blocks host_ns_per_op'''.split())"
+json "list(r['driver_calls']) == '''reserve create map set_access unmap release address_free
+    malloc free event_record event_query stream_wait synchronize other'''.split()"
+json "set(r['per_repeat'][0]) == {'peak_reserved_bytes', 'moved_bytes', 'memory_calls',
+    'planned_share'}"
+
+# Several: one object that holds them all, in the order asked for.
+expect 0 "$BERM" replay --json --allocator pytorch,naive "$work/t.csv" "$work/t.csv"
+is_json
+json "[x['allocator'] for x in r['results']] == ['pytorch', 'naive'] * 2"
+
+# For people: a row for each.
+expect 0 "$BERM" replay --allocator pytorch,cudamalloc "$work/t.csv"
+grep -q '^pytorch  *4.0  *22  *5.5000' "$work/out" || fail "table: $(cat "$work/out")"
+grep -q '^cudamalloc .* ok$' "$work/out" || fail "table: $(cat "$work/out")"
+[ -s "$work/err" ] && fail "progress without a terminal"
+
+# Repeats and latency.
+expect 0 "$BERM" replay --json --allocator pytorch --repeat 3 "$work/t.csv"
+json "[x['memory_calls'] for x in r['per_repeat']] == [2, 0, 0]"
+printf 'preset=fast\nmalloc.base_ns=5000000\nmalloc.ns_per_mib=0\n' >"$work/latency"
+expect 0 "$BERM" replay --json --allocator pytorch --latency "$work/latency" "$work/t.csv"
+json "10000 <= r['driver_us'] < 12000"
+
+# Out of memory: exit 1, and where.
+expect 1 "$BERM" replay --json --allocator pytorch --capacity 16M "$work/t.csv"
+is_json
+json "not r['completed'] and r['oom_event'] == 1 and r['oom_size_bytes'] == 3145728"
+json "r['leaked_blocks'] == 0"
+expect 1 "$BERM" replay --allocator pytorch --capacity 16M "$work/t.csv"
+grep -q 'out of memory: event 1 of repeat 1 asked for 3145728 bytes' "$work/out" || fail "oom line"
+expect 1 "$BERM" replay --json --allocator pytorch --limit 16M "$work/t.csv"
+
+expect 0 "$BERM" fit --json --allocator pytorch "$work/t.csv"
+is_json
+json "r['min_capacity_bytes'] == 22 << 20 and r['peak_live_bytes'] == 4 << 20"
+json "r['capacity_over_live'] == 5.5 and r['monotone']"
+expect 0 "$BERM" fit --json --allocator berm,naive "$work/t.csv"
+is_json
+json "[x['allocator'] for x in r['results']] == ['berm', 'naive']"
+expect 0 "$BERM" fit --allocator cudamalloc "$work/t.csv"
+grep -q '^cudamalloc' "$work/out" || fail "fit table"
+expect 1 "$BERM" fit --allocator pytorch --capacity 16M "$work/t.csv"
+says 'does not finish'
+
+# Bad traces: exit 2, one line with the place, nothing run.
+bad "$work/none" "$BERM" replay "$work/none"
+printf 'event_index,op,id,size_bytes,stream\n0,free,1,512,0\n' >"$work/bad.csv"
+bad 'bad.csv:2' "$BERM" replay "$work/bad.csv"
+bad 'bad.csv:2' "$BERM" replay --json "$work/t.csv" "$work/bad.csv"
+printf '' >"$work/empty"
+bad 'empty' "$BERM" replay "$work/empty"
+head -c 1000 /dev/urandom >"$work/noise"
+bad 'noise' "$BERM" fit "$work/noise"
+bad '' "$BERM" replay "$work"
+printf '\200\002cposix\nsystem\nX\004\000\000\000true\205R.' >"$work/evil.pickle"
+bad 'evil.pickle' "$BERM" replay "$work/evil.pickle"
+finish

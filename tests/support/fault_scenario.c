@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// See fault_scenario.h. Streams are made before anything can fail; the modelled work obeys the
+// rules of berm.h, on a strict device, so that a page that moves too early because of a failure
+// aborts.
+#include "tests/support/fault_scenario.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/rng.h"
+#include "berm_introspect.h"
+
+enum {
+    STREAMS = 3,
+    REPLAY_EVENTS = 2000,
+    REPLAY_BLOCKS = 48
+};
+
+static struct {
+    const fault_scenario_t *scenario;
+    bool (*allows)(berm_status_t status);
+    fault_outcome_t *outcome;
+    void *streams[STREAMS];
+} run;
+
+// Notes a result of berm; true if it was BERM_OK.
+static bool call_note(berm_status_t status, const char *call) {
+    if (status == BERM_OK)
+        return true;
+    run.outcome->failed_calls++;
+    run.outcome->seen[status]++;
+    if (!run.allows(status)) {
+        (void)fprintf(stderr, "%s: %s gives %s: %s\n", run.scenario->name, call,
+                      berm_status_name(status), berm_error_message());
+        abort();
+    }
+    return false;
+}
+
+// One failure is all there is: a second try should do.
+#define TRY(call)                                                                                  \
+    (call_note((call), #call) || call_note((call), #call) || (run.outcome->failed_again++, false))
+
+typedef struct fault_block {
+    berm_addr_t addr; // 0: none
+    uint64_t size_bytes;
+    void *owner;
+} fault_block_t;
+
+static fault_block_t block_alloc(uint64_t size_bytes, void *stream) {
+    fault_block_t block = {.size_bytes = size_bytes, .owner = stream};
+    if (TRY(berm_alloc(size_bytes, 0, stream, &block.addr)))
+        heap_use(stream != BERM_STREAM_NONE ? stream : run.streams[0], block.addr, size_bytes,
+                 50000);
+    else
+        HEAP_INSIST(block.addr == 0);
+    return block;
+}
+
+static void block_free(fault_block_t *block, void *stream) {
+    if (block->addr != 0)
+        (void)TRY(berm_free(block->addr, BERM_DEVICE_ANY, stream));
+    block->addr = 0;
+}
+
+static void block_use_on(const fault_block_t *block, void *stream) {
+    if (block->addr == 0)
+        return;
+    heap_stream_follow(stream, block->owner);
+    heap_use(stream, block->addr, block->size_bytes, 50000);
+}
+
+static void scenario_first_use(void) {
+    fault_block_t block = block_alloc(1000, run.streams[0]);
+    block_free(&block, run.streams[0]);
+}
+
+static void scenario_growth(void) {
+    static const uint64_t sizes[] = {1000,        70000,        BERM_MIB(1),
+                                     BERM_MIB(5), BERM_MIB(40), BERM_MIB(90)};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(sizes); i++)
+        (void)block_alloc(sizes[i], run.streams[i % 2]);
+}
+
+// Blocks of 6 MiB fill the device; every other one is freed, and 20 MiB need the pages of four.
+static void scenario_remap(void) {
+    fault_block_t blocks[10];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        blocks[i] = block_alloc(BERM_MIB(6), run.streams[0]);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i += 2)
+        block_free(&blocks[i], run.streams[0]);
+    fault_block_t large = block_alloc(BERM_MIB(20), run.streams[0]);
+    block_free(&blocks[1], run.streams[0]);
+    block_free(&blocks[3], run.streams[0]);
+    fault_block_t other = block_alloc(BERM_MIB(10), run.streams[1]);
+    block_free(&large, run.streams[0]);
+    block_free(&other, run.streams[1]);
+    (void)block_alloc(BERM_MIB(30), BERM_STREAM_NONE);
+}
+
+static void scenario_streams(void) {
+    fault_block_t blocks[6];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        blocks[i] = block_alloc(i % 2 == 0 ? BERM_MIB(3) : 2000, run.streams[0]);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        block_use_on(&blocks[i], run.streams[1]);
+    for (size_t i = 0; i < 2; i++) {
+        bool is_recorded =
+            blocks[i].addr != 0 && TRY(berm_record_stream(blocks[i].addr, run.streams[1]));
+        block_free(&blocks[i], is_recorded ? run.streams[0] : run.streams[1]);
+    }
+    for (size_t i = 2; i < 4; i++)
+        block_free(&blocks[i], run.streams[1]);
+    for (size_t i = 4; i < BERM_ARRAY_LENGTH(blocks); i++)
+        block_free(&blocks[i], BERM_STREAM_NONE);
+    fault_block_t again[4];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(again); i++)
+        again[i] = block_alloc(i % 2 == 0 ? BERM_MIB(3) : 2000, run.streams[0]);
+    simcuda_advance_ns(1000000);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(again); i++)
+        block_free(&again[i], run.streams[2]);
+    uint64_t size_bytes;
+    (void)TRY(berm_largest_free_read(0, run.streams[0], &size_bytes));
+    (void)TRY(berm_largest_obtainable_read(0, run.streams[0], &size_bytes));
+}
+
+static void scenario_giving_back(void) {
+    fault_block_t blocks[4];
+    uint64_t released_bytes;
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        blocks[i] = block_alloc(BERM_MIB(9), run.streams[i % 2]);
+    fault_block_t large = block_alloc(BERM_MIB(64), run.streams[2]);
+    block_free(&blocks[0], run.streams[0]);
+    block_free(&blocks[1], BERM_STREAM_NONE);
+    (void)TRY(berm_trim(0, BERM_MIB(4), &released_bytes));
+    block_free(&large, run.streams[2]);
+    (void)TRY(berm_stream_retire(0, run.streams[2]));
+    fault_block_t heir = block_alloc(BERM_MIB(50), run.streams[0]);
+    block_free(&heir, run.streams[0]);
+    (void)TRY(berm_trim(0, 0, &released_bytes));
+    (void)TRY(berm_limit_set(0, BERM_MIB(40)));
+    (void)block_alloc(BERM_MIB(2), run.streams[1]);
+}
+
+// A request that fails here may fail for good: the device is small.
+static void replay_alloc(fault_block_t *block, uint64_t size_bytes, void *stream) {
+    *block = (fault_block_t){.size_bytes = size_bytes, .owner = stream};
+    berm_status_t status = berm_alloc(size_bytes, 0, stream, &block->addr);
+    if (status == BERM_ERROR_OUT_OF_DEVICE_MEMORY)
+        return;
+    if (call_note(status, "berm_alloc"))
+        heap_use(stream, block->addr, size_bytes, 20000);
+}
+
+static void scenario_replay(void) {
+    fault_block_t blocks[REPLAY_BLOCKS] = {0};
+    berm_rng_t rng;
+    berm__rng_seed(&rng, 5);
+    for (int i = 0; i < REPLAY_EVENTS; i++) {
+        fault_block_t *block = &blocks[berm__rng_below(&rng, REPLAY_BLOCKS)];
+        uint64_t stream = berm__rng_below(&rng, 2), kind = berm__rng_below(&rng, 100);
+        uint64_t size_bytes = berm__rng_below(&rng, kind < 40 ? 20000 : BERM_MIB(6)) + 1;
+        uint64_t released_bytes;
+        if (kind == 0)
+            (void)call_note(berm_trim(0, BERM_MIB(8), &released_bytes), "berm_trim");
+        else if (block->addr == 0)
+            replay_alloc(block, size_bytes, run.streams[stream]);
+        else if (kind < 15)
+            block_free(block, BERM_STREAM_NONE);
+        else
+            block_free(block, block->owner);
+    }
+}
+
+// clang-format off
+const fault_scenario_t fault_scenarios[] = {
+    {"first use", {.memory_bytes = BERM_MIB(64)}, scenario_first_use},
+    {"growth", {.memory_bytes = BERM_MIB(256)}, scenario_growth},
+    {"remap", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:4M"}, scenario_remap},
+    {"streams", {.memory_bytes = BERM_MIB(64)}, scenario_streams},
+    {"streams, old driver", {.memory_bytes = BERM_MIB(64), .lacks_ctx_event = 1}, scenario_streams},
+    {"giving back", {.memory_bytes = BERM_MIB(192)}, scenario_giving_back},
+    {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
+};
+// clang-format on
+const unsigned fault_scenario_count = BERM_ARRAY_LENGTH(fault_scenarios);
+
+void fault_scenario_run(const fault_scenario_t *scenario, void (*arm)(void *context), void *context,
+                        bool (*allows)(berm_status_t status), fault_outcome_t *outcome) {
+    heap_fixture_options_t options = scenario->options;
+    options.stays_stopped = 1;
+    memset(outcome, 0, sizeof *outcome);
+    run.scenario = scenario;
+    run.allows = allows;
+    run.outcome = outcome;
+    heap_fixture_begin(&options);
+    for (unsigned i = 0; i < STREAMS; i++)
+        run.streams[i] = heap_stream_create();
+    arm(context);
+    if (TRY(berm_init(heap_fixture_conf(options.berm))))
+        scenario->run();
+    berm_stats_t stats = {.size = sizeof stats};
+    if (berm_stats_read(0, &stats) == BERM_OK)
+        outcome->poisoned_bytes = stats.poisoned_bytes;
+    BERM_TEST_END();
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// front/audit.c, from both sides: each numbered invariant is broken by hand in a small heap, and
+// the audit must give its number; and a busy heap must be clean after every operation.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/rng.h"
+#include "berm_introspect.h"
+#include "tests/support/heap_inside.h"
+
+static char error[256];
+
+// The audit must give `number`, and a line that names it.
+static void audit_expect(int number) {
+    error[0] = '\0';
+    int found = berm__audit_run(error, sizeof error);
+    cr_assert(found == number, "expected I%d, the audit says I%d: %s", number, found, error);
+    char name[8];
+    (void)snprintf(name, sizeof name, "I%d: ", number);
+    cr_assert(number == 0 || strncmp(error, name, strlen(name)) == 0, "%s", error);
+    cr_assert(number == 0 || strstr(error, "device 0") != NULL, "%s", error);
+}
+
+// Breaks a member, expects the number, and mends it.
+#define BREAKS(number, member, value)                                                              \
+    do {                                                                                           \
+        __typeof__(member) kept_ = (member);                                                       \
+        (member) = (value);                                                                        \
+        audit_expect(number);                                                                      \
+        (member) = kept_;                                                                          \
+        audit_expect(0);                                                                           \
+    } while (0)
+
+// A small heap with one of everything: stream a has a live block with a use on b, a free range, an
+// awaited block and an awaited slot, a slab of live slots and an empty one; one handle is idle.
+static struct {
+    void *a, *b;
+    berm_addr_t block, small;
+    berm_device_t *device;
+    berm_pool_t *pool;
+    berm_segment_t *segment;
+    berm_range_t *live, *awaited;
+    berm_slab_t *slab;
+    berm_deferred_t *entry;
+} heap;
+
+static berm_range_t *range_in_state(berm_range_state_t state) {
+    berm_range_t *range = heap.segment->ranges.first;
+    while (range != NULL && range->state != state)
+        range = range->next;
+    cr_assert(range != NULL, "the heap has a range that is %s", berm__range_state_name(state));
+    return range;
+}
+
+static void heap_build(void) {
+    heap_fixture_begin(NULL);
+    heap.a = heap_stream_create();
+    heap.b = heap_stream_create();
+    heap.block = heap_alloc(BERM_MIB(5), heap.a);
+    berm_addr_t free_later = heap_alloc(BERM_MIB(7), heap.a);
+    berm_addr_t awaited = heap_alloc(BERM_MIB(3), heap.a);
+    heap.small = heap_alloc(1000, heap.a);
+    berm_addr_t awaited_small = heap_alloc(1000, heap.a);
+    berm_addr_t emptied = heap_alloc(3000, heap.a);
+    cr_assert(berm_record_stream(heap.block, heap.b) == BERM_OK);
+    heap_free(free_later, heap.a);
+    heap_free(emptied, heap.a);
+    heap_free(awaited_small, heap.b);
+    heap_free(awaited, heap.b);
+    heap.device = heap_device();
+    heap.pool = heap_pool(heap.a);
+    heap.segment = heap_segment(heap.pool);
+    heap.live = heap_range(heap.pool, heap.block);
+    heap.awaited = range_in_state(BERM_RANGE_AWAITED);
+    uintptr_t slot = berm__segment_slot_read(heap.segment, heap.small - heap.segment->base);
+    cr_assert((slot & BERM_SLOT_IS_SLAB) != 0);
+    heap.slab = (berm_slab_t *)(slot - BERM_SLOT_IS_SLAB);
+    heap.entry = BERM_CONTAINER_OF(heap.pool->deferred.prev, berm_deferred_t, link);
+    cr_assert(heap.entry->range == heap.awaited);
+    cr_assert(berm__phys_create(&heap.device->phys, 1) == BERM_OK);
+    audit_expect(0);
+}
+
+#define MUTATION(name)                                                                             \
+    static void break_##name(void);                                                                \
+    Test(audit, name) {                                                                            \
+        heap_build();                                                                              \
+        break_##name();                                                                            \
+        BERM_TEST_END_INSIDE();                                                                    \
+    }                                                                                              \
+    static void break_##name(void)
+
+MUTATION(I1_ranges_tile) {
+    BREAKS(1, heap.live->size_bytes, heap.live->size_bytes - 512);
+    BREAKS(1, heap.live->start_bytes, heap.live->start_bytes + 512);
+    BREAKS(1, heap.live->next->prev, NULL);
+    BREAKS(1, heap.segment->ranges.span_bytes, heap.segment->ranges.span_bytes + 512);
+}
+
+MUTATION(I2_neighbours_are_joined) {
+    berm_range_t *range = range_in_state(BERM_RANGE_FREE);
+    cr_assert(berm__node_slab_reserve(&heap.device->range_nodes, 2));
+    range =
+        berm__ranges_carve(&heap.segment->ranges, range, range->start_bytes, 1024, BERM_RANGE_FREE);
+    audit_expect(2);
+    (void)berm__ranges_settle(&heap.segment->ranges, range, BERM_RANGE_FREE);
+    audit_expect(0);
+}
+
+MUTATION(I3_bins_hold_what_is_free) {
+    BREAKS(3, heap.segment->ranges.level_bits, heap.segment->ranges.level_bits ^ 1);
+    berm_range_t *range = range_in_state(BERM_RANGE_FREE);
+    BREAKS(3, range->state, BERM_RANGE_BUSY);
+}
+
+MUTATION(I4_free_bytes) {
+    BREAKS(4, heap.segment->ranges.free_bytes, heap.segment->ranges.free_bytes + 512);
+}
+
+MUTATION(I5_handles_behind_what_is_mapped) {
+    uint64_t granule = berm__segment_granule_of(heap.segment, heap.live->start_bytes);
+    BREAKS(5, heap.segment->handle_of[granule], NULL);
+    uint64_t last = berm__segment_granule_of(heap.segment, heap.segment->span_bytes - 1);
+    BREAKS(5, heap.segment->handle_of[last], heap.segment->handle_of[granule]);
+    berm_range_t *end = range_in_state(BERM_RANGE_VOID);
+    cr_assert(end->prev != NULL && end->prev->state != BERM_RANGE_VOID);
+    uint64_t first = berm__segment_granule_of(heap.segment, end->start_bytes);
+    BREAKS(5, heap.segment->handle_of[first + 1], heap.segment->handle_of[granule]);
+}
+
+MUTATION(I5_void_is_whole_granules) {
+    berm_range_t *end = range_in_state(BERM_RANGE_VOID);
+    cr_assert(end->prev->state == BERM_RANGE_FREE);
+    berm__ranges_lift(&heap.segment->ranges, end->prev, BERM_RANGE_BUSY); // out of its bin
+    end->start_bytes -= 512;
+    end->size_bytes += 512;
+    end->prev->size_bytes -= 512;
+    audit_expect(5);
+    end->prev->size_bytes += 512;
+    end->size_bytes -= 512;
+    end->start_bytes += 512;
+    berm__ranges_lift(&heap.segment->ranges, end->prev, BERM_RANGE_FREE);
+    audit_expect(0);
+}
+
+MUTATION(I6_handles_stand_in_a_row) {
+    uint64_t granule = berm__segment_granule_of(heap.segment, heap.live->start_bytes);
+    berm_phys_handle_t *handle = heap.segment->handle_of[granule];
+    BREAKS(6, handle->granules, 2);
+    BREAKS(6, handle->is_mapped, false);
+    BREAKS(6, heap.segment->handle_of[granule + 1], handle);
+}
+
+static void slot_breaks(uint64_t offset, uintptr_t value) {
+    uintptr_t kept = berm__segment_slot_read(heap.segment, offset);
+    berm__segment_slots_write(heap.segment, offset, 1, value);
+    audit_expect(7);
+    berm__segment_slots_write(heap.segment, offset, 1, kept);
+    audit_expect(0);
+}
+
+MUTATION(I7_slots_lead_to_blocks) {
+    uint64_t slab_at = heap.slab->range->start_bytes;
+    slot_breaks(heap.live->start_bytes, 0);
+    slot_breaks(heap.live->start_bytes, (uintptr_t)heap.awaited);
+    slot_breaks(slab_at, (uintptr_t)heap.slab);
+    slot_breaks(heap.awaited->start_bytes, (uintptr_t)heap.awaited);
+    slot_breaks(heap.live->start_bytes + BERM_MIB(1), (uintptr_t)heap.live);
+    slot_breaks(heap.segment->span_bytes - 1, (uintptr_t)heap.live);
+}
+
+MUTATION(I8_tickets_of_granules_were_given_out) {
+    uint64_t granule = berm__segment_granule_of(heap.segment, heap.live->start_bytes);
+    const berm_stream_ref_t *stream = heap.pool->stream;
+    BREAKS(8, heap.segment->ticket_of[granule], 0);
+    BREAKS(8, heap.segment->ticket_of[granule], stream->open_ticket + 1);
+    cr_assert(stream->is_open_used);
+    BREAKS(8, heap.pool->stream->is_open_used, false);
+}
+
+MUTATION(I9_tickets_of_uses_were_given_out) {
+    berm_use_t *use = heap.live->owner;
+    BREAKS(9, use->ticket, 2);
+    use = heap.entry->uses;
+    BREAKS(9, use->ticket, 0);
+    BREAKS(9, use->ticket, use->stream->open_ticket + 1);
+}
+
+MUTATION(I10_reserved_is_the_sum_of_handles) {
+    BREAKS(10, heap.device->phys.reserved_bytes, heap.device->phys.reserved_bytes + 1);
+    BREAKS(10, heap.device->phys.handle_count, heap.device->phys.handle_count + 1);
+}
+
+MUTATION(I11_idle_lists) {
+    berm_phys_t *phys = &heap.device->phys;
+    BREAKS(11, phys->idle_small_count, phys->idle_small_count + 1);
+    BREAKS(11, phys->idle_small_count, phys->idle_small_count - 1);
+    berm_phys_handle_t *idle = BERM_CONTAINER_OF(phys->idle_small.next, berm_phys_handle_t, link);
+    BREAKS(11, idle->is_mapped, true);
+    BREAKS(11, idle->granules, phys->large_granules);
+}
+
+MUTATION(I12_figures) {
+    BREAKS(12, heap.pool->blocks, heap.pool->blocks + 1);
+    BREAKS(12, heap.pool->requested_bytes, heap.pool->requested_bytes - 1);
+    BREAKS(12, heap.pool->allocated_bytes, heap.pool->allocated_bytes + 512);
+    BREAKS(12, heap.device->requested.current, 0);
+    BREAKS(12, heap.device->allocated.current, heap.device->allocated.current + 512);
+    BREAKS(12, heap.device->active.current, heap.device->allocated.current);
+    BREAKS(12, heap.device->blocks.current, heap.device->blocks.current + 1);
+}
+
+MUTATION(I13_bits_of_slabs) {
+    BREAKS(13, heap.slab->used, 3);
+    BREAKS(13, heap.slab->taken[0], heap.slab->taken[0] ^ 3);
+    BREAKS(13, heap.slab->live[1], 1);
+    BREAKS(13, heap.slab->requested[0], 1024);
+    BREAKS(13, heap.slab->slots, 8);
+    BREAKS(13, heap.slab->range, heap.live);
+}
+
+MUTATION(I14_lists_of_slabs) {
+    BREAKS(14, heap.slab->fullness, 2);
+    berm_list_t *home = heap.slab->link.prev;
+    berm__list_remove(&heap.slab->link);
+    audit_expect(14);
+    berm__list_push_front(&heap.pool->partial[heap.slab->size_class + 1][0], &heap.slab->link);
+    audit_expect(14);
+    berm__list_remove(&heap.slab->link);
+    berm__list_push_front(&heap.pool->empties[heap.slab->size_class], &heap.slab->link);
+    audit_expect(14);
+    berm__list_remove(&heap.slab->link);
+    berm__list_insert_after(home, &heap.slab->link);
+    audit_expect(0);
+}
+
+MUTATION(I15_awaited_blocks_are_queued_once) {
+    BREAKS(15, heap.entry->uses, NULL);
+    BREAKS(15, heap.pool->deferred_bytes, heap.pool->deferred_bytes + 512);
+    BREAKS(15, heap.entry->size_bytes, heap.entry->size_bytes + 512);
+    BREAKS(15, heap.entry->range, heap.live);
+    berm__list_remove(&heap.entry->link);
+    audit_expect(15);
+    berm__list_push_back(&heap.pool->deferred, &heap.entry->link);
+    audit_expect(0);
+}
+
+MUTATION(I16_poisoned_bytes) {
+    BREAKS(16, heap.segment->poisoned_bytes, 512);
+    BREAKS(16, heap.device->poisoned_bytes, 512);
+    berm_range_t *end = range_in_state(BERM_RANGE_VOID);
+    BREAKS(16, end->state, BERM_RANGE_POISONED);
+}
+
+MUTATION(I17_mappings) {
+    BREAKS(17, heap.device->phys.mapping_count, heap.device->phys.mapping_count + 1);
+}
+
+MUTATION(I18_active_is_within_reserved) {
+    BREAKS(18, heap.device->active.current, heap.device->phys.reserved_bytes + 1);
+    BREAKS(18, heap.device->phys.reserved_bytes, 0);
+}
+
+MUTATION(I19_addresses_lead_to_segments) {
+    BREAKS(19, heap.segment->dir_entry.size_bytes, heap.segment->span_bytes - 1);
+    BREAKS(19, heap.segment->dir_entry.owner, heap.pool);
+    BREAKS(19, heap.device->address_bytes, 0);
+}
+
+MUTATION(I20_tickets_rise) {
+    berm_stream_ref_t *stream = heap.pool->stream;
+    cr_assert(berm__stream_seal(stream) == BERM_OK);
+    (void)berm__stream_ticket(stream);
+    cr_assert(berm__stream_seal(stream) == BERM_OK);
+    cr_assert(stream->sealed_count == 2);
+    BREAKS(20, stream->sealed[1].ticket, stream->sealed[0].ticket);
+    BREAKS(20, stream->passed_ticket, stream->sealed[0].ticket);
+    BREAKS(20, stream->open_ticket, stream->sealed[1].ticket);
+    BREAKS(20, stream->sealed_count, BERM_STREAM_SEALED_MAX + 1);
+}
+
+// --- the public call ---------------------------------------------------------------------------
+
+Test(audit, public_call_gives_number_and_line) {
+    int invariant = 7;
+    heap_build();
+    cr_assert(berm_audit(&invariant) == BERM_OK);
+    cr_assert(invariant == 0);
+    heap.segment->ranges.free_bytes += 512;
+    cr_assert(berm_audit(&invariant) == BERM_ERROR_CORRUPTION);
+    cr_assert(invariant == 4);
+    cr_assert(berm_audit(NULL) == BERM_ERROR_CORRUPTION);
+    cr_assert(strncmp(berm_error_message(), "I4: device 0, stream 0x", 23) == 0, "%s",
+              berm_error_message());
+    heap.segment->ranges.free_bytes -= 512;
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_audit(&invariant) == BERM_ERROR_SHUTDOWN);
+    cr_assert(invariant == 0);
+}
+
+Test(audit, a_heap_that_never_ran_is_clean) {
+    int invariant = 7;
+    cr_assert(berm_audit(&invariant) == BERM_OK);
+    cr_assert(invariant == 0);
+}
+
+// A short buffer is filled as far as it goes.
+Test(audit, line_is_cut_to_the_buffer) {
+    heap_build();
+    char line[12] = "";
+    heap.pool->blocks++;
+    cr_assert(berm__audit_run(line, sizeof line) == 12);
+    cr_assert(strlen(line) == sizeof line - 1);
+    heap.pool->blocks--;
+    BERM_TEST_END_INSIDE();
+}
+
+// --- a busy heap -------------------------------------------------------------------------------
+
+enum {
+    BUSY_BLOCKS = 40,
+    BUSY_OPERATIONS = 1500
+};
+
+typedef struct busy_block {
+    berm_addr_t addr;
+    void *stream;
+} busy_block_t;
+
+static uint64_t busy_size(berm_rng_t *rng) {
+    return berm__rng_below(rng, 2) == 0 ? 1 + berm__rng_below(rng, BERM_KIB(64))
+                                        : BERM_KIB(64) + berm__rng_below(rng, BERM_MIB(12));
+}
+
+static void busy_step(berm_rng_t *rng, busy_block_t *blocks, void *const *streams) {
+    busy_block_t *block = &blocks[berm__rng_below(rng, BUSY_BLOCKS)];
+    void *stream = streams[berm__rng_below(rng, 2)];
+    uint64_t kind = berm__rng_below(rng, 20);
+    if (kind == 0) {
+        uint64_t released;
+        cr_assert(berm_trim(0, berm__rng_below(rng, BERM_MIB(64)), &released) == BERM_OK);
+    } else if (block->addr == 0) {
+        uint64_t size_bytes = busy_size(rng);
+        block->stream = stream;
+        if (berm_alloc(size_bytes, 0, stream, &block->addr) == BERM_OK)
+            heap_use(stream, block->addr, size_bytes, 20000);
+    } else if (kind < 5) {
+        cr_assert(berm_record_stream(block->addr, stream) == BERM_OK);
+    } else {
+        void *named = kind < 10 ? BERM_STREAM_NONE : kind < 14 ? stream : block->stream;
+        if (named == stream && stream != block->stream)
+            heap_stream_follow(stream, block->stream);
+        heap_free(block->addr, named);
+        block->addr = 0;
+    }
+}
+
+Test(audit, a_busy_heap_is_clean_after_every_operation, .timeout = 60) {
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        busy_block_t blocks[BUSY_BLOCKS] = {0};
+        berm_rng_t rng;
+        berm__rng_seed(&rng, seed);
+        heap_fixture_begin(&(heap_fixture_options_t){.lacks_ctx_event = seed == 2});
+        void *const streams[] = {heap_stream_create(), heap_stream_create()};
+        for (int i = 0; i < BUSY_OPERATIONS; i++) {
+            busy_step(&rng, blocks, streams);
+            BERM_TEST_CHECK();
+        }
+        BERM_TEST_END_INSIDE();
+    }
+}
+
+// The option does the same inside berm.
+Test(audit, option_audits_after_each_call) {
+    heap_fixture_begin(&(heap_fixture_options_t){.berm = "audit:on"});
+    void *stream = heap_stream_create();
+    heap_free(heap_alloc(1000, stream), stream);
+    heap_free(heap_alloc(BERM_MIB(3), stream), stream);
+    BERM_TEST_END_INSIDE();
+}
