@@ -18,11 +18,12 @@ enum {
 typedef struct cli_command {
     const char *name;
     const char *summary;               // one line
-    const char *help;                  // the whole text of --help
+    const char *help;                  // the text of --help
+    void (*help_more)(void);           // prints what follows it; NULL for nothing
     int (*run)(int argc, char **argv); // argv[0] is the command's name
 } cli_command_t;
 
-extern const cli_command_t cli_replay, cli_fit, cli_gen, cli_info, cli_conf;
+extern const cli_command_t cli_replay, cli_fit, cli_gen, cli_bench, cli_info, cli_conf;
 
 // Prints "berm COMMAND: TEXT" on standard error as one line; returns CLI_BAD. Nothing is printed
 // for an empty text: libberm has written the line itself, as it does for bad options.

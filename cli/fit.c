@@ -115,5 +115,6 @@ const cli_command_t cli_fit = {
             "--capacity is the most to try; 16 times the peak of live memory by "
             "default.\n\n" CLI_RUN_HELP
             "\nExit status 1: it does not finish even with the most, or a run had a finding.\n",
+    .help_more = cli_run_help_allocators,
     .run = fit_run,
 };

@@ -10,7 +10,7 @@
 #include "stress/child.h"
 
 static const cli_command_t *const commands[] = {
-    &cli_replay, &cli_fit, &cli_gen, &cli_info, &cli_conf,
+    &cli_replay, &cli_fit, &cli_gen, &cli_bench, &cli_info, &cli_conf,
 };
 
 static void print_help(FILE *file) {
@@ -55,6 +55,8 @@ int main(int argc, char **argv) {
             continue;
         if (argc > 2 && strcmp(argv[2], "--help") == 0) {
             (void)fputs(commands[i]->help, stdout);
+            if (commands[i]->help_more != NULL)
+                commands[i]->help_more();
             return finish(CLI_OK);
         }
         return finish(commands[i]->run(argc - 1, argv + 1));

@@ -163,5 +163,6 @@ const cli_command_t cli_replay = {
         "\nThe JSON object holds what `berm replay` reports for one trace and one allocator; for\n"
         "several it is {\"results\": [...]}. Exit status 1: out of memory, a hazard, a leak or a\n"
         "failed check.\n",
+    .help_more = cli_run_help_allocators,
     .run = replay_run,
 };

@@ -56,7 +56,7 @@ static bool parse_allocators(cli_run_options_t *o, const char *text) {
     o->allocator_count = 0;
     for (const char *at = text;;) {
         size_t length = strcspn(at, ",");
-        char name[64];
+        char name[1024]; // lib:FILE among them
         if (length == 0 || length >= sizeof name || o->allocator_count == CLI_ALLOCATORS_MAX) {
             (void)cli_fail(o->command, "--allocator '%s' is no list of names", text);
             return false;
@@ -266,4 +266,13 @@ void cli_run_close(cli_run_options_t *options) {
         (void)cli_fail(options->command, "%s: %s", options->series_path, strerror(errno));
     stress_device_close();
     cli_progress_end();
+}
+
+void cli_run_help_allocators(void) {
+    (void)fputs("\nAllocators:\n", stdout);
+    for (size_t i = 0; stress_allocators[i] != NULL; i++)
+        (void)printf("  %-16s %s\n", stress_allocators[i]->name, stress_allocators[i]->summary);
+    (void)printf("  %-16s %s\n", "lib:FILE",
+                 "a library with my_malloc(size, device, stream) and my_free(ptr, size,\n"
+                 "                   device, stream); lib:FILE:ALLOC:FREE names others");
 }

@@ -29,11 +29,12 @@ typedef struct cli_run_options {
 // error; to be closed in either case.
 int cli_run_open(cli_run_options_t *options, const char *command, int argc, char **argv);
 void cli_run_close(cli_run_options_t *options);
+void cli_run_help_allocators(void); // a line for each
 
 // The part of --help about these options.
 #define CLI_RUN_HELP                                                                               \
-    "  --allocator NAME[,NAME...]  berm (default), pytorch, naive, cudamalloc; several are\n"      \
-    "                       compared side by side\n"                                               \
+    "  --allocator NAME[,NAME...]  berm by default; several are compared side by side; their\n"    \
+    "                       names are below\n"                                                     \
     "  --device sim|cuda[:N]  where to run; the simulated device is the default\n"                 \
     "  --capacity BYTES     memory of the simulated device (24G, 80GiB, ...); 80G\n"               \
     "  --latency fast|typical|slow|FILE  what driver calls cost there; FILE has lines such as\n"   \

@@ -100,7 +100,8 @@ BERM_API berm_status_t berm_stats_peaks_reset(int device);
 
 // The largest free block of (device, stream), as defined above. 0 if there is none.
 // Errors: ARGUMENT, DEVICE, SHUTDOWN, FORKED.
-// Driver: it may query events that are already recorded. Waits: never. Streams: none.
+// Driver: it records and queries events while freed blocks wait for other streams. Waits: never.
+// Streams: events on them.
 BERM_API berm_status_t berm_largest_free_read(int device, berm_stream_t stream,
                                               uint64_t *size_bytes);
 
@@ -108,7 +109,7 @@ BERM_API berm_status_t berm_largest_free_read(int device, berm_stream_t stream,
 // give back what other pools cache, and grow to the limit or to what the driver says is free.
 // It is an estimate from above where pages of other streams have not passed yet.
 // Errors: ARGUMENT, DEVICE, DRIVER, SHUTDOWN, FORKED.
-// Driver: cuMemGetInfo. Waits: never. Streams: none.
+// Driver: cuMemGetInfo, and as berm_largest_free_read. Waits: never. Streams: events on them.
 BERM_API berm_status_t berm_largest_obtainable_read(int device, berm_stream_t stream,
                                                     uint64_t *size_bytes);
 

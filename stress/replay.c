@@ -476,6 +476,8 @@ int stress_replay(const trace_t *trace, const stress_replay_options_t *options,
         r->audit_every = trace->event_count / AUDITS_A_REPEAT + 1;
         r->clock_cost_ns = clock_cost();
         shadow_init(&r->shadow);
+        if (options->ops->alignment_bytes != 0)
+            r->shadow.alignment_bytes = options->ops->alignment_bytes;
         result->per_repeat = calloc(options->repeats + 1, sizeof *result->per_repeat);
     }
     if (r == NULL || r->addrs == NULL || result->per_repeat == NULL || replay_survey(r) != 0)

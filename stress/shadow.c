@@ -9,7 +9,7 @@
 #include "base/defs.h"
 
 enum {
-    ALIGNMENT = 512
+    ALIGNMENT_DEFAULT_BYTES = 512
 };
 
 typedef struct shadow_block {
@@ -23,6 +23,7 @@ static shadow_block_t *block_of(ordered_node_t *node) {
 
 void shadow_init(shadow_t *shadow) {
     ordered_set_init(&shadow->blocks);
+    shadow->alignment_bytes = ALIGNMENT_DEFAULT_BYTES;
 }
 
 void shadow_destroy(shadow_t *shadow) {
@@ -36,10 +37,10 @@ void shadow_destroy(shadow_t *shadow) {
 
 bool shadow_add(shadow_t *shadow, uint64_t addr, uint64_t size_bytes, char *error,
                 size_t error_capacity) {
-    if (addr == 0 || addr % ALIGNMENT != 0 || addr > UINT64_MAX - size_bytes) {
+    if (addr == 0 || addr % shadow->alignment_bytes != 0 || addr > UINT64_MAX - size_bytes) {
         (void)snprintf(error, error_capacity,
-                       "block at 0x%" PRIx64 " of %" PRIu64 " bytes is not aligned to %d", addr,
-                       size_bytes, ALIGNMENT);
+                       "block at 0x%" PRIx64 " of %" PRIu64 " bytes is not aligned to %" PRIu32,
+                       addr, size_bytes, shadow->alignment_bytes);
         return false;
     }
     const ordered_key_t key = {addr, 0, 0};

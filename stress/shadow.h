@@ -7,6 +7,7 @@
 
 typedef struct shadow {
     ordered_set_t blocks;
+    uint32_t alignment_bytes; // that addresses must have: 512, unless set after shadow_init
 } shadow_t;
 
 void shadow_init(shadow_t *shadow);

@@ -40,6 +40,7 @@ enum {
     BERM_CU_PEER_ACCESS_NOT_ENABLED = 705,
     BERM_CU_PRIMARY_CONTEXT_ACTIVE = 708,
     BERM_CU_CONTEXT_IS_DESTROYED = 709,
+    BERM_CU_TOO_MANY_PEERS = 711,
     BERM_CU_LAUNCH_FAILED = 719,
     BERM_CU_NOT_PERMITTED = 800,
     BERM_CU_NOT_SUPPORTED = 801,
@@ -59,15 +60,17 @@ enum {
 
 // --- objects ---------------------------------------------------------------------------------
 
-typedef int berm_cu_device_t;                        // CUdevice: an ordinal
-typedef uint64_t berm_cu_deviceptr_t;                // CUdeviceptr
-typedef uint64_t berm_cu_mem_handle_t;               // CUmemGenericAllocationHandle
-typedef struct CUctx_st *berm_cu_context_t;          // CUcontext
-typedef struct CUstream_st *berm_cu_stream_t;        // CUstream
-typedef struct CUevent_st *berm_cu_event_t;          // CUevent
-typedef struct CUgraph_st *berm_cu_graph_t;          // CUgraph
-typedef struct CUgraphNode_st *berm_cu_graph_node_t; // CUgraphNode
-typedef void (*berm_cu_host_fn)(void *user_data);    // CUhostFn
+typedef int berm_cu_device_t;                          // CUdevice: an ordinal
+typedef uint64_t berm_cu_deviceptr_t;                  // CUdeviceptr
+typedef uint64_t berm_cu_mem_handle_t;                 // CUmemGenericAllocationHandle
+typedef struct CUctx_st *berm_cu_context_t;            // CUcontext
+typedef struct CUstream_st *berm_cu_stream_t;          // CUstream
+typedef struct CUevent_st *berm_cu_event_t;            // CUevent
+typedef struct CUgraph_st *berm_cu_graph_t;            // CUgraph
+typedef struct CUgraphNode_st *berm_cu_graph_node_t;   // CUgraphNode
+typedef struct CUgraphExec_st *berm_cu_graph_exec_t;   // CUgraphExec
+typedef struct CUmemPoolHandle_st *berm_cu_mem_pool_t; // CUmemoryPool
+typedef void (*berm_cu_host_fn)(void *user_data);      // CUhostFn
 
 typedef struct berm_cu_uuid {
     char bytes[16];
@@ -143,6 +146,41 @@ typedef struct berm_cu_fabric_handle {
     unsigned char data[64];
 } berm_cu_fabric_handle_t; // CUmemFabricHandle
 
+typedef struct berm_cu_mem_pool_props {
+    int type;
+    int handle_types;
+    berm_cu_mem_location_t location;
+    void *win32_security_attributes;
+    size_t max_size;
+    unsigned short usage;
+    unsigned char reserved[54];
+} berm_cu_mem_pool_props_t; // CUmemPoolProps
+
+enum { // CUmemPool_attribute; the first three are ints, the others 64-bit counts of bytes
+    BERM_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
+    BERM_CU_POOL_REUSE_ALLOW_OPPORTUNISTIC = 2,
+    BERM_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+    BERM_CU_POOL_RELEASE_THRESHOLD = 4,
+    BERM_CU_POOL_RESERVED_MEM_CURRENT = 5,
+    BERM_CU_POOL_RESERVED_MEM_HIGH = 6,
+    BERM_CU_POOL_USED_MEM_CURRENT = 7,
+    BERM_CU_POOL_USED_MEM_HIGH = 8,
+};
+
+// --- between processes -----------------------------------------------------------------------
+
+typedef struct berm_cu_ipc_mem_handle {
+    char reserved[64];
+} berm_cu_ipc_mem_handle_t; // CUipcMemHandle
+
+typedef struct berm_cu_ipc_event_handle {
+    char reserved[64];
+} berm_cu_ipc_event_handle_t; // CUipcEventHandle
+
+enum { // CUipcMem_flags
+    BERM_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
+};
+
 // --- attributes ------------------------------------------------------------------------------
 
 enum { // CUdevice_attribute, those we ask for
@@ -173,9 +211,17 @@ enum { // CUdevice_attribute, those we ask for
     BERM_CU_ATTR_RDMA_WITH_VMM_SUPPORTED = 110,
     BERM_CU_ATTR_MEMORY_POOLS_SUPPORTED = 115,
     BERM_CU_ATTR_RDMA_SUPPORTED = 116,
+    BERM_CU_ATTR_IPC_EVENT_SUPPORTED = 125,
     BERM_CU_ATTR_FABRIC_SUPPORTED = 128,
     BERM_CU_ATTR_MULTICAST_SUPPORTED = 132,
     BERM_CU_ATTR_MAX = 148, // the first value CUDA 13.0 does not know
+};
+
+enum { // CUdevice_P2PAttribute
+    BERM_CU_P2P_PERFORMANCE_RANK = 1,
+    BERM_CU_P2P_ACCESS_SUPPORTED = 2,
+    BERM_CU_P2P_NATIVE_ATOMIC_SUPPORTED = 3,
+    BERM_CU_P2P_ARRAY_ACCESS_SUPPORTED = 4,
 };
 
 enum { // CUpointer_attribute
@@ -237,6 +283,11 @@ enum { // CUstreamCaptureStatus
     BERM_CU_CAPTURE_STATUS_NONE = 0,
     BERM_CU_CAPTURE_STATUS_ACTIVE = 1,
     BERM_CU_CAPTURE_STATUS_INVALIDATED = 2,
+};
+
+enum { // CUstreamUpdateCaptureDependencies_flags
+    BERM_CU_CAPTURE_DEPENDENCIES_ADD = 0,
+    BERM_CU_CAPTURE_DEPENDENCIES_SET = 1,
 };
 
 enum { // CUdriverProcAddress_flags, CUdriverProcAddressQueryResult
@@ -372,6 +423,59 @@ typedef berm_cu_result_t (*berm_cu_memcpy_dtoh_async_fn)(void *to, berm_cu_devic
     berm_cu_stream_t stream);                                                         // cuMemcpyDtoHAsync_v2, 3020
 typedef berm_cu_result_t (*berm_cu_memset_d8_async_fn)(berm_cu_deviceptr_t to, unsigned char value,
     size_t bytes, berm_cu_stream_t stream);                                           // cuMemsetD8Async, 3020
+
+typedef berm_cu_result_t (*berm_cu_device_get_p2p_attribute_fn)(int *value, int attribute,
+    berm_cu_device_t from, berm_cu_device_t to);                                      // cuDeviceGetP2PAttribute, 8000
+typedef berm_cu_result_t (*berm_cu_ctx_enable_peer_access_fn)(berm_cu_context_t peer, unsigned flags); // cuCtxEnablePeerAccess, 4000
+typedef berm_cu_result_t (*berm_cu_ctx_disable_peer_access_fn)(berm_cu_context_t peer); // cuCtxDisablePeerAccess, 4000
+typedef berm_cu_result_t (*berm_cu_memcpy_peer_fn)(berm_cu_deviceptr_t to, berm_cu_context_t to_context,
+    berm_cu_deviceptr_t from, berm_cu_context_t from_context, size_t bytes);          // cuMemcpyPeer, 4000
+typedef berm_cu_result_t (*berm_cu_memcpy_peer_async_fn)(berm_cu_deviceptr_t to, berm_cu_context_t to_context,
+    berm_cu_deviceptr_t from, berm_cu_context_t from_context, size_t bytes,
+    berm_cu_stream_t stream);                                                         // cuMemcpyPeerAsync, 4000
+
+typedef berm_cu_result_t (*berm_cu_ipc_get_mem_handle_fn)(berm_cu_ipc_mem_handle_t *handle,
+    berm_cu_deviceptr_t addr);                                                        // cuIpcGetMemHandle, 4010
+typedef berm_cu_result_t (*berm_cu_ipc_open_mem_handle_fn)(berm_cu_deviceptr_t *addr,
+    berm_cu_ipc_mem_handle_t handle, unsigned flags);                                 // cuIpcOpenMemHandle_v2, 11000
+typedef berm_cu_result_t (*berm_cu_ipc_close_mem_handle_fn)(berm_cu_deviceptr_t addr); // cuIpcCloseMemHandle, 4010
+typedef berm_cu_result_t (*berm_cu_ipc_get_event_handle_fn)(berm_cu_ipc_event_handle_t *handle,
+    berm_cu_event_t event);                                                           // cuIpcGetEventHandle, 4010
+typedef berm_cu_result_t (*berm_cu_ipc_open_event_handle_fn)(berm_cu_event_t *event,
+    berm_cu_ipc_event_handle_t handle);                                               // cuIpcOpenEventHandle, 4010
+
+typedef berm_cu_result_t (*berm_cu_mem_pool_create_fn)(berm_cu_mem_pool_t *pool,
+    const berm_cu_mem_pool_props_t *props);                                           // cuMemPoolCreate, 11020
+typedef berm_cu_result_t (*berm_cu_mem_pool_destroy_fn)(berm_cu_mem_pool_t pool);     // cuMemPoolDestroy, 11020
+typedef berm_cu_result_t (*berm_cu_mem_pool_attribute_fn)(berm_cu_mem_pool_t pool, int attribute,
+    void *value);                            // cuMemPoolSetAttribute, 11020; cuMemPoolGetAttribute, 11020
+typedef berm_cu_result_t (*berm_cu_mem_pool_trim_to_fn)(berm_cu_mem_pool_t pool, size_t bytes_to_keep); // cuMemPoolTrimTo, 11020
+typedef berm_cu_result_t (*berm_cu_mem_pool_set_access_fn)(berm_cu_mem_pool_t pool,
+    const berm_cu_mem_access_t *access, size_t count);                                // cuMemPoolSetAccess, 11020
+typedef berm_cu_result_t (*berm_cu_mem_pool_get_access_fn)(int *flags, berm_cu_mem_pool_t pool,
+    berm_cu_mem_location_t *location);                                                // cuMemPoolGetAccess, 11020
+typedef berm_cu_result_t (*berm_cu_device_get_mem_pool_fn)(berm_cu_mem_pool_t *pool,
+    berm_cu_device_t device);                // cuDeviceGetDefaultMemPool, 11020; cuDeviceGetMemPool, 11020
+typedef berm_cu_result_t (*berm_cu_device_set_mem_pool_fn)(berm_cu_device_t device,
+    berm_cu_mem_pool_t pool);                                                         // cuDeviceSetMemPool, 11020
+typedef berm_cu_result_t (*berm_cu_mem_alloc_async_fn)(berm_cu_deviceptr_t *addr, size_t bytes,
+    berm_cu_stream_t stream);                                                         // cuMemAllocAsync, 11020
+typedef berm_cu_result_t (*berm_cu_mem_alloc_from_pool_async_fn)(berm_cu_deviceptr_t *addr, size_t bytes,
+    berm_cu_mem_pool_t pool, berm_cu_stream_t stream);                                // cuMemAllocFromPoolAsync, 11020
+typedef berm_cu_result_t (*berm_cu_mem_free_async_fn)(berm_cu_deviceptr_t addr,
+    berm_cu_stream_t stream);                                                         // cuMemFreeAsync, 11020
+
+typedef berm_cu_result_t (*berm_cu_graph_get_nodes_fn)(berm_cu_graph_t graph, berm_cu_graph_node_t *nodes,
+    size_t *count);                                                                   // cuGraphGetNodes, 10000
+typedef berm_cu_result_t (*berm_cu_graph_instantiate_fn)(berm_cu_graph_exec_t *exec, berm_cu_graph_t graph,
+    unsigned long long flags);                                                        // cuGraphInstantiateWithFlags, 11040
+typedef berm_cu_result_t (*berm_cu_graph_launch_fn)(berm_cu_graph_exec_t exec,
+    berm_cu_stream_t stream);                                                         // cuGraphLaunch, 10000
+typedef berm_cu_result_t (*berm_cu_graph_exec_destroy_fn)(berm_cu_graph_exec_t exec); // cuGraphExecDestroy, 10000
+typedef berm_cu_result_t (*berm_cu_stream_update_capture_fn)(berm_cu_stream_t stream,
+    berm_cu_graph_node_t *nodes, size_t count, unsigned flags);                       // cuStreamUpdateCaptureDependencies, 11030
+typedef berm_cu_result_t (*berm_cu_stream_update_capture_v2_fn)(berm_cu_stream_t stream,
+    berm_cu_graph_node_t *nodes, const void *edges, size_t count, unsigned flags);    // cuStreamUpdateCaptureDependencies_v2, 12030
 // clang-format on
 
 #endif

@@ -196,14 +196,14 @@ berm_range_t *berm__ranges_settle(berm_ranges_t *ranges, berm_range_t *range,
     if (state != BERM_RANGE_FREE && state != BERM_RANGE_VOID)
         return range;
     berm_range_t *next = range->next;
-    if (next != NULL && next->state == state) {
+    if (next != NULL && berm__range_state(next) == state) {
         if (state == BERM_RANGE_FREE)
             bin_remove(ranges, next);
         range->size_bytes += next->size_bytes;
         range_drop(ranges, next);
     }
     berm_range_t *prev = range->prev;
-    if (prev != NULL && prev->state == state) {
+    if (prev != NULL && berm__range_state(prev) == state) {
         if (state == BERM_RANGE_FREE)
             bin_remove(ranges, prev);
         prev->size_bytes += range->size_bytes;
@@ -334,7 +334,7 @@ int berm__ranges_check(const berm_ranges_t *ranges, char *error, size_t error_ca
 }
 
 const char *berm__range_state_name(berm_range_state_t state) {
-    static const char *const names[BERM_RANGE_STATE_COUNT] = {"free",    "void", "live",
-                                                              "awaited", "busy", "poisoned"};
+    static const char *const names[BERM_RANGE_STATE_COUNT] = {
+        "free", "void", "live", "awaited", "busy", "cached", "poisoned"};
     return state < BERM_RANGE_STATE_COUNT ? names[state] : "unknown";
 }

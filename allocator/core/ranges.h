@@ -34,6 +34,7 @@ typedef enum berm_range_state {
     BERM_RANGE_LIVE,     // a block, or a slab of small blocks
     BERM_RANGE_AWAITED,  // freed, but some stream may still use it
     BERM_RANGE_BUSY,     // being mapped or unmapped
+    BERM_RANGE_CACHED,   // freed into a thread's cache: for everyone else still a block
     BERM_RANGE_POISONED, // never used again, after a driver error of unknown effect
     BERM_RANGE_STATE_COUNT
 } berm_range_state_t;
@@ -63,6 +64,18 @@ enum {
     BERM_BIN_LINEAR = 1 << BERM_BIN_LINEAR_LG,
     BERM_BIN_LEVELS = 52, // sizes below 2^9 * 2^52
 };
+
+// The state as another thread may be changing it between LIVE and CACHED.
+static inline berm_range_state_t berm__range_state(const berm_range_t *range) {
+    return (berm_range_state_t)__atomic_load_n(&range->state, __ATOMIC_RELAXED);
+}
+
+// Takes a live block away from its user, once: false if it is not live (any more).
+static inline bool berm__range_claim(berm_range_t *range) {
+    uint8_t expected = BERM_RANGE_LIVE;
+    return __atomic_compare_exchange_n(&range->state, &expected, BERM_RANGE_CACHED, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
 
 typedef struct berm_ranges {
     berm_range_t *first;

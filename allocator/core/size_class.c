@@ -4,7 +4,10 @@
 #include "core/size_class.h"
 
 #define ROW(size_bytes, slab_kib)                                                                  \
-    { size_bytes, (slab_kib)*1024 / (size_bytes), (slab_kib)*1024 }
+    {                                                                                              \
+        size_bytes, (slab_kib)*1024 / (size_bytes), (slab_kib)*1024,                               \
+            (1u << 20) / ((size_bytes) / 512) + 1                                                  \
+    }
 
 const berm_size_class_t berm__size_classes[BERM_SIZE_CLASS_COUNT] = {
     // 512 bytes apart

@@ -24,6 +24,7 @@ typedef struct berm_size_class {
     uint32_t size_bytes;
     uint32_t slots; // per slab
     uint32_t slab_bytes;
+    uint32_t inverse; // see berm__size_class_slot_of
 } berm_size_class_t;
 
 extern const berm_size_class_t berm__size_classes[BERM_SIZE_CLASS_COUNT];
@@ -39,6 +40,13 @@ static inline unsigned berm__size_class_of(uint64_t size_bytes) {
 static inline uint64_t berm__size_class_bytes(unsigned size_class) {
     BERM_ASSERT(size_class < BERM_SIZE_CLASS_COUNT, "a size class");
     return berm__size_classes[size_class].size_bytes;
+}
+
+// Which slot of a slab an offset lies in: offset / size without a division. Exact for every offset
+// below 512 KiB, the largest slab: in units of 512 bytes, x * (floor(2^20 / n) + 1) / 2^20 for x up
+// to 1024 and n up to 128.
+static inline uint32_t berm__size_class_slot_of(unsigned size_class, uint64_t offset_bytes) {
+    return (uint32_t)(((offset_bytes >> 9) * berm__size_classes[size_class].inverse) >> 20);
 }
 
 static inline uint32_t berm__size_class_slots(unsigned size_class) {

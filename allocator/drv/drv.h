@@ -71,8 +71,12 @@ void berm__drv_close(berm_drv_t *drv);
 berm_cu_result_t berm__drv_note(berm_drv_t *drv, berm_drv_kind_t kind, berm_drv_entry_t entry,
                                 berm_cu_result_t result);
 
+// A driver that has gone away (process exit) is called no more.
 #define BERM_DRV_CALL(drv, kind, entry, ...)                                                       \
-    berm__drv_note((drv), BERM_DRV_##kind, BERM_DRV_ENTRY_##entry, (drv)->entry(__VA_ARGS__))
+    (atomic_load_explicit(&(drv)->is_gone, memory_order_relaxed)                                   \
+         ? BERM_CU_DEINITIALIZED                                                                   \
+         : berm__drv_note((drv), BERM_DRV_##kind, BERM_DRV_ENTRY_##entry,                          \
+                          (drv)->entry(__VA_ARGS__)))
 
 // The symbol and result of this thread's last failed call; NULL and 0 if none.
 const char *berm__drv_error_last(int *result);

@@ -3,7 +3,8 @@
 // (berm_introspect.h) are in stats.c, whatis.c, snapshot.c and audit.c.
 #include "berm.h"
 
-#include <stdio.h>
+#include <string.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "front/heap.h"
@@ -170,11 +171,14 @@ berm_status_t berm_option_set(const char *name, const char *value) {
     berm_status_t status = berm__heap_ready();
     if (status != BERM_OK)
         return status;
-    berm__mutex_lock(&berm__heap.lock);
-    status = berm__option_set(&berm__heap.options, name, value, true, error, sizeof error);
-    if (status == BERM_OK)
-        berm__heap_options_apply();
-    berm__mutex_unlock(&berm__heap.lock);
+    berm_heap_t *heap = &berm__heap;
+    bool is_limit = strcmp(name, "limit") == 0 || strcmp(name, "per_process_memory_fraction") == 0;
+    berm__mutex_lock(&heap->lock);
+    status = berm__option_set(&heap->options, name, value, true, error, sizeof error);
+    if (status == BERM_OK) // only these overrule what berm_limit_set has set, even by an old value
+        berm__heap_options_apply(strcmp(name, "limit") == 0 ||
+                                 strcmp(name, "per_process_memory_fraction") == 0);
+    berm__mutex_unlock(&heap->lock);
     return status == BERM_OK ? status : berm__error_set(status, "%s", error);
 }
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "front/heap.h"
+#include "policy/cache.h"
 
 int berm__audit_fail(const berm_audit_t *audit, int number, berm_addr_t addr, const char *format,
                      ...) {
@@ -186,7 +187,9 @@ int berm__audit_run(char *error, size_t error_capacity) {
             continue;
         berm_audit_t audit = {.device = device, .error = error, .error_capacity = error_capacity};
         berm__mutex_lock(&device->lock);
+        (void)berm__caches_hold(device);
         broken = device_check(&audit);
+        berm__caches_release(device);
         berm__mutex_unlock(&device->lock);
     }
     return broken;

@@ -74,7 +74,8 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
         return berm__audit_fail(audit, 13, addr, "%u slots are taken, %u are counted",
                                 bits_count(slab->taken), slab->used);
     for (uint32_t slot = 0; slot < BERM_SLAB_SLOTS_MAX; slot++) {
-        bool is_taken = bit_read(slab->taken, slot), is_live = bit_read(slab->live, slot);
+        bool is_taken = bit_read(slab->taken, slot),
+             is_live = slot < slab->slots && berm__slot_is_live(slab, slot);
         if (is_live > is_taken || (is_taken && slot >= slab->slots))
             return berm__audit_fail(audit, 13, addr, "slot %u of %u is %s", slot, slab->slots,
                                     is_taken ? "taken" : "live and not taken");

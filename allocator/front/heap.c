@@ -5,7 +5,8 @@
 //             -> on a miss policy/ladder.c: finished frees, mapping, moving, waiting
 //   free:     address -> core/addr_dir.h -> segment -> slot -> block -> policy/pool.c
 //
-// One lock a device for now; hits take no other, and no driver call is made on one.
+// Most requests end in the calling thread's cache (policy/cache.h), without a lock. The rest take
+// the device's lock; driver calls are made on a miss only.
 #include "front/heap.h"
 
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "front/thread.h"
 #include "host/log.h"
 
 berm_heap_t berm__heap = {
@@ -65,23 +67,54 @@ static berm_status_t shortage_report(berm_device_t *device, uint64_t size_bytes,
         (unsigned long long)(device->gpu.memory_bytes / mib), limit);
 }
 
+// The calling thread's cache of a pool, made on the second thought: with the lock held. The pool
+// without a stream has none, since every free into it waits.
+static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
+    uint64_t epoch = atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed);
+    if (!berm__heap.options.thread_cache || pool->stream->handle == BERM_STREAM_NONE ||
+        pool->stream->handle != handle)
+        return NULL;
+    berm_cache_t *cache = berm__thread_cache(epoch, pool->device->gpu.ordinal, handle);
+    if (cache != NULL && (cache->pool != pool || cache->is_retired)) {
+        berm__thread_cache_drop(cache); // of an earlier stream with the same handle
+        cache = NULL;
+    }
+    return cache != NULL ? cache : berm__thread_cache_make(epoch, pool);
+}
+
 static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
                                   uint64_t alignment_bytes, berm_stream_t handle,
                                   berm_addr_t *out) {
     berm_stream_ref_t *stream;
     berm_pool_t *pool;
+    berm_cache_t *cache;
     if (BERM_UNLIKELY(size_bytes > device->gpu.memory_bytes))
         return BERM_ERROR_OUT_OF_DEVICE_MEMORY;
     berm_status_t status = berm__device_stream(device, handle, &stream);
     if (status == BERM_OK)
         status = berm__pool_of(device, stream, &pool);
-    if (status == BERM_OK)
-        status = berm__pool_alloc(pool, size_bytes, alignment_bytes, out);
+    if (status != BERM_OK)
+        return status;
+    cache = cache_of_thread(pool, handle);
+    if (cache != NULL)
+        berm__cache_merge(cache);
+    status = berm__pool_alloc(pool, size_bytes, alignment_bytes, cache, out);
+    if (status == BERM_OK && cache != NULL)
+        berm__cache_refill(cache, size_bytes);
     return status;
 }
 
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out) {
+    berm_cache_t *cache = berm__thread_cache(
+        atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed), ordinal, stream);
+    if (BERM_LIKELY(cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
+                    berm__cache_enter(cache))) {
+        bool is_hit = berm__cache_alloc(cache, size_bytes, out);
+        berm__cache_leave(cache);
+        if (BERM_LIKELY(is_hit))
+            return audit_after(BERM_OK);
+    }
     berm_device_t *device;
     berm_status_t status = berm__heap_device(ordinal, &device);
     if (BERM_UNLIKELY(status != BERM_OK))
@@ -107,6 +140,31 @@ static berm_segment_t *segment_find(berm_addr_t addr, berm_device_t **device) {
     return segment;
 }
 
+// Frees under the lock: into the thread's cache after all, if making room there is enough.
+static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment, berm_addr_t addr,
+                                 berm_stream_t handle, berm_cache_t *cache) {
+    berm_block_t block;
+    berm_stream_ref_t *stream;
+    berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        return status;
+    if (cache != NULL && cache->pool == block.pool) {
+        berm__cache_merge(cache);
+        berm__cache_shed(cache, block.size_bytes);
+        if (berm__cache_free(cache, segment, addr) == BERM_OK)
+            return BERM_OK;
+    }
+    if (berm__device_stream(device, handle, &stream) != BERM_OK) {
+        // No host memory to remember a stream: when all work is done, it does not matter which.
+        bool is_pushed;
+        if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
+            (void)berm__gpu_synchronize(&device->gpu);
+        berm__gpu_leave(&device->gpu, is_pushed);
+        stream = block.pool->stream;
+    }
+    return berm__pool_free(&block, stream);
+}
+
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle) {
     berm_device_t *device;
     berm_segment_t *segment = segment_find(addr, &device);
@@ -114,14 +172,16 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
         return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
     if (BERM_UNLIKELY(ordinal != BERM_DEVICE_ANY && ordinal != device->gpu.ordinal))
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
-    berm_block_t block;
-    berm_stream_ref_t *stream;
+    berm_cache_t *cache = berm__thread_cache(
+        atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed), device->gpu.ordinal, handle);
+    if (BERM_LIKELY(cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache))) {
+        berm_status_t cached = berm__cache_free(cache, segment, addr);
+        berm__cache_leave(cache);
+        if (BERM_LIKELY(cached == BERM_OK))
+            return audit_after(BERM_OK);
+    }
     berm__mutex_lock(&device->lock);
-    berm_status_t status = berm__pool_block_find(segment, addr, &block);
-    if (BERM_LIKELY(status == BERM_OK))
-        status = berm__device_stream(device, handle, &stream);
-    if (BERM_LIKELY(status == BERM_OK))
-        status = berm__pool_free(&block, stream);
+    berm_status_t status = free_locked(device, segment, addr, handle, cache);
     berm__mutex_unlock(&device->lock);
     if (BERM_UNLIKELY(status != BERM_OK))
         status = address_error(status, addr);
@@ -153,8 +213,9 @@ static void forked_mark(void) {
     atomic_store(&berm__heap.is_forked, true);
 }
 
-static void fork_handler_install(void) {
+static void process_prepare(void) {
     (void)pthread_atfork(NULL, NULL, forked_mark);
+    berm__cache_mode_probe();
 }
 
 static void limit_apply(berm_device_t *device) {
@@ -167,7 +228,7 @@ static void limit_apply(berm_device_t *device) {
     device->limit_bytes = limit;
 }
 
-void berm__heap_options_apply(void) {
+void berm__heap_options_apply(bool has_new_limit) {
     const berm_options_t *options = &berm__heap.options;
     atomic_store(&berm__heap.audits, options->audit);
     berm__log_level_set(options->log);
@@ -178,7 +239,8 @@ void berm__heap_options_apply(void) {
         berm__mutex_lock(&device->lock);
         device->headroom_pct = options->headroom_pct;
         device->remap_is_off = options->remap == BERM_REMAP_OFF;
-        limit_apply(device);
+        if (has_new_limit)
+            limit_apply(device);
         berm__mutex_unlock(&device->lock);
     }
 }
@@ -210,8 +272,8 @@ static berm_status_t start_locked(const char *options) {
 berm_status_t berm__heap_start(const char *options) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (atomic_load(&berm__heap.is_forked))
-        return BERM_ERROR_FORKED;
-    (void)pthread_once(&once, fork_handler_install);
+        return berm__error_set(BERM_ERROR_FORKED, "called in a child of fork()");
+    (void)pthread_once(&once, process_prepare);
     berm__mutex_lock(&berm__heap.lock);
     berm_status_t status = BERM_ERROR_STATE;
     if (atomic_load(&berm__heap.state) != BERM_HEAP_RUNNING)
@@ -297,6 +359,8 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         berm__mem_free(device, sizeof *device);
     }
     berm__addr_dir_destroy(&heap->dir);
+    atomic_fetch_add(&heap->epoch, 1);
+    berm__thread_end();
     berm__mutex_unlock(&heap->lock);
     if (live_blocks != NULL)
         *live_blocks = (size_t)live_total;

@@ -26,7 +26,8 @@ typedef enum berm_heap_state {
 
 typedef struct berm_heap {
     berm_mutex_t lock;
-    _Atomic(int) state; // berm_heap_state_t
+    _Atomic(int) state;         // berm_heap_state_t
+    atomic_uint_fast64_t epoch; // raised by every stop: what threads kept from before is stale
     atomic_bool is_forked;
     atomic_bool audits; // options.audit, read on every call
     // Under the lock.
@@ -63,8 +64,9 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t stream);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t stream);
 
-// Puts the options that can change into every open device. The heap's lock is held.
-void berm__heap_options_apply(void);
+// Puts the options that can change into every open device; the limit only if it was set anew, since
+// berm_limit_set may have overruled it for one device. The heap's lock is held.
+void berm__heap_options_apply(bool has_new_limit);
 
 // Checks every invariant of docs/invariants.md (audit.c): 0, or the number of the first that fails
 // and a line in `error`. Takes the devices' locks.

@@ -37,6 +37,7 @@ typedef struct berm_options {
     uint64_t limit_bytes;   // UINT64_MAX: none
     double memory_fraction; // of the device's memory; 0: none
     uint64_t handle_bytes;  // a power of two; the granule if that is larger
+    bool thread_cache;
     char driver[BERM_OPTION_TEXT_BYTES];
     bool audit;
     bool abort_conf;

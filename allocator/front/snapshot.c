@@ -15,6 +15,7 @@
 #include "base/emit.h"
 #include "berm_introspect.h"
 #include "front/heap.h"
+#include "policy/cache.h"
 
 enum {
     SCHEMA_VERSION = 1
@@ -103,16 +104,19 @@ static void emit_bits(berm_emit_t *emit, const char *key, const uint64_t *words)
 }
 
 static void emit_slab(berm_emit_t *emit, const berm_slab_t *slab) {
-    uint64_t requested_bytes = 0;
-    for (uint32_t slot = 0; slot < slab->slots; slot++)
-        if ((slab->live[slot / 64] >> (slot % 64) & 1) != 0)
-            requested_bytes += (uint64_t)slab->requested[slot] + 1;
+    uint64_t requested_bytes = 0, live[BERM_SLAB_WORDS] = {0};
+    for (uint32_t slot = 0; slot < slab->slots; slot++) {
+        if (!berm__slot_is_live(slab, slot))
+            continue;
+        requested_bytes += (uint64_t)slab->requested[slot] + 1;
+        live[slot / 64] |= UINT64_C(1) << (slot % 64);
+    }
     berm__emit_object_begin(emit, "slab");
     berm__emit_u64(emit, "class_bytes", berm__size_class_bytes(slab->size_class));
     berm__emit_u64(emit, "slots", slab->slots);
     berm__emit_u64(emit, "used", slab->used);
     berm__emit_u64(emit, "requested_bytes", requested_bytes);
-    emit_bits(emit, "live", slab->live);
+    emit_bits(emit, "live", live);
     emit_bits(emit, "taken", slab->taken);
     berm__emit_object_end(emit);
 }
@@ -294,7 +298,9 @@ static void emit_devices(berm_emit_t *emit) {
         if (device == NULL)
             continue;
         berm__mutex_lock(&device->lock);
+        (void)berm__caches_hold(device);
         emit_device(emit, device);
+        berm__caches_release(device);
         berm__mutex_unlock(&device->lock);
     }
     berm__emit_array_end(emit);

@@ -7,6 +7,7 @@
 #include "berm_introspect.h"
 #include "front/heap.h"
 #include "host/mem.h"
+#include "policy/cache.h"
 
 // Copies a filled struct to a caller whose own may be older and shorter.
 static berm_status_t struct_give(void *out, size_t caller_bytes, const void *filled,
@@ -29,6 +30,7 @@ static berm_figure_t reserved_figure(const berm_phys_t *phys) {
 
 static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     berm__mutex_lock(&device->lock);
+    berm__caches_merge(device);
     const berm_phys_t *phys = &device->phys;
     stats->pools = device->pool_count;
     stats->requested_bytes = device->requested;
@@ -89,6 +91,7 @@ berm_status_t berm_stats_peaks_reset(int ordinal) {
     if (status != BERM_OK || device == NULL)
         return status;
     berm__mutex_lock(&device->lock);
+    berm__caches_merge(device);
     berm_figure_t *const figures[] = {&device->requested, &device->allocated, &device->active,
                                       &device->blocks};
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(figures); i++)
@@ -104,6 +107,7 @@ berm_status_t berm_stats_peaks_reset(int ordinal) {
 static uint64_t pool_largest_free(berm_pool_t *pool) {
     uint64_t largest = 0;
     // Empty slabs are given back before a request makes a driver call, so they count as free.
+    (void)berm__caches_drain(pool->device);
     (void)berm__small_flush(pool);
     for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
         const berm_range_t *range =
@@ -146,18 +150,19 @@ berm_status_t berm_largest_free_read(int ordinal, berm_stream_t stream, uint64_t
     return BERM_OK;
 }
 
-// Whole granules that could be put under one block: free anywhere, awaited, idle, or to be created.
+// Whole granules that could be put under one block: free or awaited anywhere, idle, or to be
+// created.
 static uint64_t obtainable_bytes(berm_device_t *device, uint64_t driver_free_bytes) {
     uint64_t granule_bytes = device->gpu.granule_bytes;
-    uint64_t granules = berm__phys_idle_granules(&device->phys), awaited_bytes = 0;
+    uint64_t granules = berm__phys_idle_granules(&device->phys);
     for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
         berm_pool_t *pool = BERM_CONTAINER_OF(link, berm_pool_t, link);
+        (void)berm__deferred_process(pool, NULL); // what has passed by now is no estimate
         (void)berm__small_flush(pool);
         granules += berm__steal_obtainable(pool);
-        awaited_bytes += pool->deferred_bytes;
     }
     uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
-    return (granules + growth / granule_bytes) * granule_bytes + awaited_bytes;
+    return (granules + growth / granule_bytes) * granule_bytes;
 }
 
 berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
@@ -180,13 +185,17 @@ berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
         status = berm__drv_status(
             BERM_DRV_CALL(device->gpu.drv, OTHER, mem_get_info, &free_bytes, &total_bytes));
     if (status == BERM_OK) {
+        (void)berm__caches_drain(device);
         berm_pool_t *pool = pool_look(device, stream);
         uint64_t now = pool != NULL ? pool_largest_free(pool) : 0;
         *size_bytes = berm__max_u64(now, obtainable_bytes(device, free_bytes));
     }
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
-    return status;
+    if (status != BERM_OK)
+        return berm__error_set(status, "berm_largest_obtainable_read, device %d: %s", ordinal,
+                               berm_status_text(status));
+    return BERM_OK;
 }
 
 // --- devices -----------------------------------------------------------------------------------

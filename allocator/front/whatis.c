@@ -4,6 +4,7 @@
 
 #include "berm_introspect.h"
 #include "front/heap.h"
+#include "policy/cache.h"
 
 static berm_address_kind_t kind_of(const berm_range_t *range) {
     switch ((berm_range_state_t)range->state) {
@@ -34,7 +35,7 @@ static void slot_describe(const berm_segment_t *segment, const berm_slab_t *slab
         whatis->block_bytes = slab->range->size_bytes - slot * class_bytes;
         return;
     }
-    bool is_live = (slab->live[slot / 64] >> (slot % 64) & 1) != 0;
+    bool is_live = berm__slot_is_live(slab, slot);
     bool is_taken = (slab->taken[slot / 64] >> (slot % 64) & 1) != 0;
     if (is_live) {
         whatis->kind = BERM_ADDRESS_LIVE;
@@ -81,7 +82,9 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
         return BERM_OK;
     berm_device_t *device = ((berm_pool_t *)segment->pool)->device;
     berm__mutex_lock(&device->lock);
+    (void)berm__caches_hold(device);
     address_describe(segment, addr, whatis);
+    berm__caches_release(device);
     berm__mutex_unlock(&device->lock);
     return BERM_OK;
 }

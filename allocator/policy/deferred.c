@@ -22,7 +22,7 @@ static void entry_finish(berm_pool_t *pool, berm_deferred_t *entry) {
     berm__figure_sub(&device->active, entry->size_bytes);
     for (berm_use_t *use = entry->uses, *next; use != NULL; use = next) {
         next = use->next;
-        berm__node_slab_give(&device->use_nodes, use);
+        berm__use_give(device, use);
     }
     if (entry->slab != NULL)
         berm__small_give(pool, entry->slab, entry->slot);
@@ -31,28 +31,43 @@ static void entry_finish(berm_pool_t *pool, berm_deferred_t *entry) {
     berm__node_slab_give(&device->deferred_nodes, entry);
 }
 
-// Seals and polls every stream the entries wait for, each once. A stream that cannot be asked keeps
-// its blocks waiting; the first error is returned.
-static berm_status_t streams_refresh(berm_pool_t *pool) {
+// Seals the ticket of a use if it is still open.
+static berm_status_t use_seal(berm_device_t *device, berm_use_t *use) {
+    (void)device;
+    return use->ticket == use->stream->open_ticket ? berm__stream_seal(use->stream) : BERM_OK;
+}
+
+// Asks the use's stream which tickets have passed, once in a round.
+static berm_status_t use_poll(berm_device_t *device, berm_use_t *use) {
+    if (use->stream->poll_round == device->poll_round)
+        return BERM_OK;
+    use->stream->poll_round = device->poll_round;
+    return berm__stream_poll(use->stream);
+}
+
+// Does it for every use that has not passed. A stream that cannot be asked keeps its blocks
+// waiting; the first error is returned.
+static berm_status_t uses_each(berm_pool_t *pool,
+                               berm_status_t (*act)(berm_device_t *, berm_use_t *)) {
     berm_status_t first_error = BERM_OK;
-    uint64_t round = ++pool->device->poll_round;
     for (berm_list_t *link = pool->deferred.next; link != &pool->deferred; link = link->next) {
         for (berm_use_t *use = entry_of(link)->uses; use != NULL; use = use->next) {
-            berm_stream_ref_t *stream = use->stream;
-            if (berm__stream_has_passed(stream, use->ticket))
-                continue;
             berm_status_t status = BERM_OK;
-            if (use->ticket == stream->open_ticket)
-                status = berm__stream_seal(stream);
-            if (status == BERM_OK && stream->poll_round != round) {
-                stream->poll_round = round;
-                status = berm__stream_poll(stream);
-            }
+            if (!berm__stream_has_passed(use->stream, use->ticket))
+                status = act(pool->device, use);
             if (first_error == BERM_OK)
                 first_error = status;
         }
     }
     return first_error;
+}
+
+// All tickets are sealed before any stream is asked, so that one question covers them.
+static berm_status_t streams_refresh(berm_pool_t *pool) {
+    berm_status_t sealed = uses_each(pool, use_seal);
+    pool->device->poll_round++;
+    berm_status_t polled = uses_each(pool, use_poll);
+    return sealed != BERM_OK ? sealed : polled;
 }
 
 static bool entry_has_passed(const berm_deferred_t *entry) {

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "host/mem.h"
+#include "policy/cache.h"
 #include "policy/pool.h"
 
 berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
@@ -19,6 +20,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__mutex_init(&device->lock, BERM_LOCK_DEVICE, "device");
     berm__list_init(&device->pools);
     berm__list_init(&device->streams);
+    berm__list_init(&device->caches);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
     berm__node_slab_init(&device->range_nodes, sizeof(berm_range_t));
     berm__node_slab_init(&device->use_nodes, sizeof(berm_use_t));
@@ -77,6 +79,16 @@ berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
     device->stream_last = stream;
     *out = stream;
     return BERM_OK;
+}
+
+void berm__device_stream_drop(berm_device_t *device, berm_stream_ref_t *stream) {
+    if (!stream->is_retired || stream->pool != NULL || stream->use_count > 0)
+        return;
+    if (device->stream_last == stream)
+        device->stream_last = NULL;
+    berm__list_remove(&stream->link);
+    berm__stream_destroy(stream);
+    berm__mem_free(stream, sizeof *stream);
 }
 
 // --- closing -----------------------------------------------------------------------------------
@@ -154,14 +166,14 @@ static void pool_close(berm_device_t *device, berm_pool_t *pool) {
 static void device_quiesce(berm_device_t *device) {
     berm_cu_result_t result = BERM_CU_UNKNOWN;
     for (int attempt = 0; attempt < 2 && result != BERM_CU_SUCCESS; attempt++) {
-        result = device->gpu.drv->ctx_synchronize();
-        (void)berm__drv_note(device->gpu.drv, BERM_DRV_SYNCHRONIZE, BERM_DRV_ENTRY_ctx_synchronize,
-                             result);
+        result = berm__gpu_synchronize(&device->gpu);
     }
 }
 
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
     bool is_pushed;
+    while (!berm__list_is_empty(&device->caches))
+        berm__cache_destroy(BERM_CONTAINER_OF(device->caches.next, berm_cache_t, link));
     *live_blocks = device->blocks.current;
     if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK ||
         berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)

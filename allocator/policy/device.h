@@ -19,16 +19,16 @@
 #include "vmm/phys.h"
 #include "vmm/segment.h"
 
-// A figure over time, as berm_introspect.h defines it. Underflow is a bug and insisted on.
+// A figure over time, as berm_introspect.h defines it. While a thread's counts are not merged it
+// may be below zero; that is why it is compared as a signed number.
 static inline void berm__figure_add(berm_figure_t *figure, uint64_t amount) {
     figure->current += amount;
     figure->total_up += amount;
-    if (figure->current > figure->peak)
+    if ((int64_t)figure->current > (int64_t)figure->peak)
         figure->peak = figure->current;
 }
 
 static inline void berm__figure_sub(berm_figure_t *figure, uint64_t amount) {
-    BERM_INSIST(figure->current >= amount, "a figure falls below zero");
     figure->current -= amount;
     figure->total_down += amount;
 }
@@ -47,6 +47,7 @@ typedef struct berm_device {
     berm_list_t pools;   // berm_pool_t.link
     berm_list_t streams; // berm_stream_ref_t.link
     uint32_t pool_count;
+    berm_list_t caches;             // berm_cache_t.link
     berm_stream_ref_t *stream_last; // the stream found last: most callers have one
     uint64_t range_nodes_promised;  // range nodes that an open window may still need
     uint64_t poll_round;            // number of the last round of event queries
@@ -74,6 +75,9 @@ berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t
 // The stream is about to be destroyed: waits for its work, makes its pool's memory idle, and
 // forgets its handle. Locked, in context.
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream);
+
+// Frees the record of a retired stream once no pool and no use names it. Locked.
+void berm__device_stream_drop(berm_device_t *device, berm_stream_ref_t *stream);
 
 // Gives cached memory back until at most keep_bytes of it remain; waits for the work that still
 // uses free memory. Locked, in context. *released_bytes counts also on failure.

@@ -2,13 +2,14 @@
 // The reclaim ladder: what is tried, in this order, before a request fails (docs/architecture.md).
 //
 //   1  what is mapped and free in the pool               large.c
-//   2  the pool's empty slabs                            small.c
+//   2  what threads have cached, and empty slabs         cache.c, small.c
 //   3  frees of other streams that have finished         deferred.c
 //   4  mapping: headroom, moved pages, growth, waits     miss.c, supply.c
 //   5  waiting for frees of other streams, oldest first, this pool's and then the others'
 //   6  failing
 //
 // Steps 5 and on are counted as retries. Locks: the device's.
+#include "policy/cache.h"
 #include "policy/pool.h"
 
 static bool is_shortage(berm_status_t status) {
@@ -57,7 +58,8 @@ berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t 
     if (berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status) ||
         status != BERM_OK)
         return status;
-    if (berm__small_flush(pool) &&
+    bool has_drained = berm__caches_drain(pool->device);
+    if ((berm__small_flush(pool) || has_drained) &&
         berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
         return BERM_OK;
     bool is_pushed;

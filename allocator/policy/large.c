@@ -31,10 +31,9 @@ bool berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_
 }
 
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
-    berm_stream_ref_t *stream = pool->stream;
-    bool has_order = stream->handle != BERM_STREAM_NONE && !stream->is_retired;
     berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
-                             has_order ? berm__stream_ticket(stream) : BERM_TICKET_NONE);
+                             berm__pool_has_order(pool) ? berm__stream_ticket(pool->stream)
+                                                        : BERM_TICKET_NONE);
     berm__segment_slots_write(segment, range->start_bytes, range->is_slab ? range->size_bytes : 1,
                               0);
     (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_FREE);

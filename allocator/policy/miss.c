@@ -32,7 +32,10 @@ typedef struct cursor {
 } cursor_t;
 
 static bool range_is_open(const berm_range_t *range) {
-    return range != NULL && (range->state == BERM_RANGE_FREE || range->state == BERM_RANGE_VOID);
+    if (range == NULL)
+        return false;
+    berm_range_state_t state = berm__range_state(range);
+    return state == BERM_RANGE_FREE || state == BERM_RANGE_VOID;
 }
 
 // Moves to the range that holds `offset` (or ends there) and returns how many VOID granules lie

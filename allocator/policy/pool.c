@@ -14,22 +14,58 @@ enum {
     DEFERRED_POLL_PERIOD = 8
 };
 
+static berm_pool_t *pool_create(berm_device_t *device) {
+    berm_pool_t *pool = berm__mem_alloc(sizeof *pool);
+    if (pool == NULL)
+        return NULL;
+    pool->device = device;
+    berm__list_init(&pool->segments);
+    berm__list_init(&pool->deferred);
+    for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
+        berm__list_init(&pool->empties[c]);
+        for (unsigned f = 0; f < BERM_SLAB_FULLNESS; f++)
+            berm__list_init(&pool->partial[c][f]);
+    }
+    berm__list_push_back(&device->pools, &pool->link);
+    device->pool_count++;
+    return pool;
+}
+
+// Tickets are numbers of the stream that was; nothing that is free is in use any more.
+static void tickets_reset(berm_pool_t *pool) {
+    (void)berm__small_flush(pool);
+    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
+        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+        for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next)
+            if (range->state == BERM_RANGE_FREE)
+                berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
+                                         BERM_TICKET_NONE);
+    }
+}
+
+// A pool whose stream is gone and that holds no block, taken from that stream; NULL if none.
+static berm_pool_t *pool_adopt(berm_device_t *device) {
+    for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
+        berm_pool_t *pool = BERM_CONTAINER_OF(link, berm_pool_t, link);
+        bool is_empty = pool->blocks == 0 && berm__list_is_empty(&pool->deferred);
+        if (!pool->stream->is_retired || !is_empty)
+            continue;
+        tickets_reset(pool);
+        pool->stream->pool = NULL;
+        berm__device_stream_drop(device, pool->stream);
+        return pool;
+    }
+    return NULL;
+}
+
 berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out) {
-    if (stream->pool == NULL) {
-        berm_pool_t *pool = berm__mem_alloc(sizeof *pool);
+    if (BERM_UNLIKELY(stream->pool == NULL)) {
+        berm_pool_t *pool = pool_adopt(device);
+        if (pool == NULL)
+            pool = pool_create(device);
         if (pool == NULL)
             return BERM_ERROR_OUT_OF_HOST_MEMORY;
-        pool->device = device;
         pool->stream = stream;
-        berm__list_init(&pool->segments);
-        berm__list_init(&pool->deferred);
-        for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
-            berm__list_init(&pool->empties[c]);
-            for (unsigned f = 0; f < BERM_SLAB_FULLNESS; f++)
-                berm__list_init(&pool->partial[c][f]);
-        }
-        berm__list_push_back(&device->pools, &pool->link);
-        device->pool_count++;
         stream->pool = pool;
     }
     *out = stream->pool;
@@ -117,13 +153,13 @@ static berm_status_t large_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_
 }
 
 berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                               berm_addr_t *out) {
+                               const void *user, berm_addr_t *out) {
     if (BERM_UNLIKELY(!berm__list_is_empty(&pool->deferred)))
         deferred_tick(pool);
     uint64_t occupied;
     berm_status_t status =
         berm__align_up(size_bytes, alignment_bytes) <= BERM_SMALL_MAX_BYTES
-            ? berm__small_alloc(pool, size_bytes, alignment_bytes, out, &occupied)
+            ? berm__small_alloc(pool, size_bytes, alignment_bytes, user, out, &occupied)
             : large_alloc(pool, size_bytes, alignment_bytes, out, &occupied);
     if (status != BERM_OK)
         return status;
@@ -138,7 +174,7 @@ static berm_status_t block_explain(berm_segment_t *segment, uint64_t offset) {
     bool is_void = range->state == BERM_RANGE_VOID;
     if (is_void && segment->ticket_of[berm__segment_granule_of(segment, offset)] == 0)
         return BERM_ERROR_ADDRESS_UNKNOWN;
-    if (range->state == BERM_RANGE_LIVE)
+    if (berm__range_state(range) == BERM_RANGE_LIVE)
         return range->is_slab ? BERM_ERROR_ADDRESS_UNKNOWN : BERM_ERROR_ADDRESS_INTERIOR;
     return berm__is_aligned(offset, BERM_RANGE_UNIT_BYTES) ? BERM_ERROR_DOUBLE_FREE
                                                            : BERM_ERROR_ADDRESS_UNKNOWN;
@@ -148,10 +184,10 @@ static berm_status_t slot_find(berm_segment_t *segment, berm_slab_t *slab, uint6
                                berm_block_t *block) {
     uint64_t class_bytes = berm__size_class_bytes(slab->size_class);
     uint64_t inside = offset - slab->range->start_bytes;
-    uint32_t slot = (uint32_t)(inside / class_bytes);
+    uint32_t slot = berm__size_class_slot_of(slab->size_class, inside);
     if (slot >= slab->slots)
         return BERM_ERROR_ADDRESS_UNKNOWN;
-    bool is_live = (slab->live[slot / 64] >> (slot % 64) & 1) != 0;
+    bool is_live = berm__slot_is_live(slab, slot);
     if (inside % class_bytes != 0)
         return is_live ? BERM_ERROR_ADDRESS_INTERIOR : BERM_ERROR_ADDRESS_UNKNOWN;
     if (!is_live)
@@ -173,7 +209,8 @@ berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr,
     if ((value & BERM_SLOT_IS_SLAB) != 0)
         return slot_find(segment, (berm_slab_t *)(value - BERM_SLOT_IS_SLAB), offset, block);
     berm_range_t *range = (berm_range_t *)value;
-    if (range == NULL || range->start_bytes != offset)
+    if (range == NULL || range->start_bytes != offset ||
+        berm__range_state(range) != BERM_RANGE_LIVE)
         return block_explain(segment, offset);
     *block = (berm_block_t){.segment = segment,
                             .pool = segment->pool,
@@ -187,18 +224,37 @@ static berm_use_t **uses_of(const berm_block_t *block) {
     return block->slab != NULL ? &block->slab->uses : (berm_use_t **)&block->range->owner;
 }
 
+berm_use_t *berm__use_take(berm_device_t *device, berm_stream_ref_t *stream, uint32_t slot) {
+    berm_use_t *use = berm__node_slab_take(&device->use_nodes);
+    if (use == NULL)
+        return NULL;
+    *use = (berm_use_t){.stream = stream, .slot = slot};
+    stream->use_count++;
+    return use;
+}
+
+void berm__use_give(berm_device_t *device, berm_use_t *use) {
+    berm_stream_ref_t *stream = use->stream;
+    stream->use_count--;
+    berm__node_slab_give(&device->use_nodes, use);
+    berm__device_stream_drop(device, stream);
+}
+
 berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream) {
-    if (stream == block->pool->stream)
+    // The own stream's order needs no record; the pool without a stream has none.
+    if (stream == block->pool->stream && stream->handle != BERM_STREAM_NONE)
         return BERM_OK;
     berm_use_t **uses = uses_of(block);
     for (berm_use_t *use = *uses; use != NULL; use = use->next)
         if (use->slot == block->slot && use->stream == stream)
             return BERM_OK;
-    berm_use_t *use = berm__node_slab_take(&block->pool->device->use_nodes);
+    berm_use_t *use = berm__use_take(block->pool->device, stream, block->slot);
     if (use == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    *use = (berm_use_t){.next = *uses, .stream = stream, .slot = block->slot};
-    *uses = use;
+    use->next = *uses;
+    // Atomic: threads that free other slots of the slab look whether it has any uses, without a
+    // lock.
+    __atomic_store_n(uses, use, __ATOMIC_RELAXED);
     return BERM_OK;
 }
 
@@ -211,7 +267,7 @@ static berm_use_t *uses_detach(const berm_block_t *block) {
             at = &use->next;
             continue;
         }
-        *at = use->next;
+        __atomic_store_n(at, use->next, __ATOMIC_RELAXED);
         use->next = detached;
         detached = use;
     }
@@ -243,8 +299,8 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
         (void)berm__pool_use_add(block, stream);
     berm_use_t *uses = uses_detach(block);
     if (waits_for_stream && stream == block->pool->stream) {
-        berm_use_t *own = berm__node_slab_take(&device->use_nodes);
-        *own = (berm_use_t){.next = uses, .stream = stream, .slot = block->slot};
+        berm_use_t *own = berm__use_take(device, stream, block->slot);
+        own->next = uses;
         uses = own;
     }
     for (berm_use_t *use = uses; use != NULL; use = use->next)
@@ -274,7 +330,7 @@ static void block_give_after_wait(const berm_block_t *block, berm_stream_ref_t *
     berm__gpu_leave(&block->pool->device->gpu, is_pushed);
     for (berm_use_t *use = uses_detach(block), *next; use != NULL; use = next) {
         next = use->next;
-        berm__node_slab_give(&block->pool->device->use_nodes, use);
+        berm__use_give(block->pool->device, use);
     }
     berm__figure_sub(&block->pool->device->active, block->size_bytes);
     block_give(block);
@@ -285,9 +341,11 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
     berm_device_t *device = pool->device;
     uint64_t requested = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
                                              : block->range->as.block.requested_bytes;
+    bool is_first = block->slab != NULL ? berm__slot_claim(block->slab, block->slot)
+                                        : berm__range_claim(block->range);
+    if (!is_first)
+        return BERM_ERROR_DOUBLE_FREE;
     account_free(pool, requested, block->size_bytes);
-    if (block->slab != NULL)
-        block->slab->live[block->slot / 64] &= ~(UINT64_C(1) << (block->slot % 64));
     bool is_own = stream == pool->stream && stream->handle != BERM_STREAM_NONE;
     if (BERM_LIKELY(is_own && !block_has_uses(block))) {
         berm__figure_sub(&device->active, block->size_bytes);

@@ -14,7 +14,7 @@
 // Invariants (docs/invariants.md):
 //   I9   a live block's uses have ticket 0, an awaited one's have tickets their streams gave out
 //   I12  allocated is the sum of LIVE blocks and live slots; active adds AWAITED ones
-//   I13  a slab's bits: live is within taken; used = bits of taken; requested sizes fit the class
+//   I13  a slab's slots: a live one is taken; used = bits of taken; requested sizes fit the class
 //   I14  a slab with a free slot and one taken is in the list of its fullness; an empty one is in
 //        `empties`; a full one is in none
 //   I15  every AWAITED block has exactly one deferred entry, with at least one use
@@ -59,12 +59,31 @@ typedef struct berm_slab {
     uint8_t size_class;
     uint8_t fullness; // which list it is in
     uint16_t slots, used;
-    uint64_t taken[BERM_SLAB_WORDS]; // live or awaited
-    uint64_t live[BERM_SLAB_WORDS];
-    uint64_t size_bytes; // of this record
-    uint32_t *index;     // per slot: n-th request of the device, modulo 2^32
-    uint16_t *requested; // per slot: requested bytes less one
+    uint64_t taken[BERM_SLAB_WORDS]; // live, cached by a thread, or awaited
+    uint64_t size_bytes;             // of this record
+    berm_addr_t base;                // of slot 0
+    const void *user;                // the thread cache that fills from it, so that no two share it
+    uint32_t *index;                 // per slot: n-th request of the device, modulo 2^32
+    uint16_t *requested;             // per slot: requested bytes less one
+    uint8_t *state;                  // per slot: berm_slot_state_t
 } berm_slab_t;
+
+typedef enum berm_slot_state {
+    BERM_SLOT_FREE, // or awaited: not a user's
+    BERM_SLOT_LIVE,
+    BERM_SLOT_CACHED, // freed into a thread's cache; `taken` still
+} berm_slot_state_t;
+
+static inline bool berm__slot_is_live(const berm_slab_t *slab, uint32_t slot) {
+    return __atomic_load_n(&slab->state[slot], __ATOMIC_RELAXED) == BERM_SLOT_LIVE;
+}
+
+// As berm__range_claim, of a slot.
+static inline bool berm__slot_claim(berm_slab_t *slab, uint32_t slot) {
+    uint8_t expected = BERM_SLOT_LIVE;
+    return __atomic_compare_exchange_n(&slab->state[slot], &expected, BERM_SLOT_CACHED, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
 
 typedef struct berm_pool {
     berm_list_t link; // of the device's list
@@ -91,7 +110,9 @@ typedef struct berm_block {
     berm_addr_t addr;
 } berm_block_t;
 
-// The pool of a stream, made on first use. OUT_OF_HOST_MEMORY.
+// The pool of a stream, made on first use, or an empty pool of a retired stream, which keeps its
+// addresses: a program that makes and destroys streams for ever needs no more of them.
+// OUT_OF_HOST_MEMORY.
 berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **pool);
 // Frees an empty pool's records; nothing of it is mapped.
 void berm__pool_destroy(berm_pool_t *pool);
@@ -99,18 +120,28 @@ void berm__pool_destroy(berm_pool_t *pool);
 // Adds a segment with room for `size_bytes`. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
 
+// Whether work on the pool's memory has an order: false for the pool without a stream and for one
+// whose stream was retired, where all that is free has passed.
+static inline bool berm__pool_has_order(const berm_pool_t *pool) {
+    return pool->stream->handle != BERM_STREAM_NONE && !pool->stream->is_retired;
+}
+
 // Serves a request; sizes and alignment are checked by the caller. May call the driver, and wait,
 // when nothing that is free fits.
 berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                               berm_addr_t *out);
+                               const void *user, berm_addr_t *out);
 
 // What lies at an address of `segment`: BERM_OK and the live block, or ADDRESS_UNKNOWN,
 // ADDRESS_INTERIOR, DOUBLE_FREE. Never calls the driver.
 berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr, berm_block_t *block);
 
-// Frees a live block that `stream` used last. Calls the driver only for another stream than the
-// pool's own. Never fails, except OUT_OF_HOST_MEMORY after which nothing changed.
+// Frees a live block that `stream` used last. DOUBLE_FREE if another thread was first. May wait for
+// the stream where there is no host memory to remember it.
 berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream);
+
+// One use more or less of a stream. Take: NULL without host memory (never after a reserve).
+berm_use_t *berm__use_take(berm_device_t *device, berm_stream_ref_t *stream, uint32_t slot);
+void berm__use_give(berm_device_t *device, berm_use_t *use);
 
 // Adds a stream to a live block's uses. OUT_OF_HOST_MEMORY.
 berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream);
@@ -130,10 +161,13 @@ void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
 // --- the small path (small.c) ------------------------------------------------------------------
 
 // A request that with its alignment is at most BERM_SMALL_MAX_BYTES. *occupied_bytes is the size of
-// the class.
+// the class. `user` is the cache of the calling thread, or NULL.
 berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
-                                uint64_t alignment_bytes, berm_addr_t *out,
+                                uint64_t alignment_bytes, const void *user, berm_addr_t *out,
                                 uint64_t *occupied_bytes);
+// Takes up to `most` free slots of one slab for `user` and marks them cached; returns how many.
+uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
+                          berm_slab_t **slab, uint32_t *slots);
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
 // Gives every empty slab's range back to the large path; true if there was one.
 bool berm__small_flush(berm_pool_t *pool);
@@ -160,7 +194,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
 // Waits for the cheapest ticket of a whole free handle of the pool; *waited false if there is none.
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited);
-// Whole free handles of the pool, passed or not, in granules.
+// Whole handles of the pool that are free, or will be when what is awaited has passed, in granules.
+// Walks all ranges.
 uint64_t berm__steal_obtainable(berm_pool_t *pool);
 
 #endif

@@ -11,7 +11,7 @@
 #include "host/mem.h"
 
 static uint64_t slab_record_bytes(uint32_t slots) {
-    return sizeof(berm_slab_t) + slots * (sizeof(uint32_t) + sizeof(uint16_t));
+    return sizeof(berm_slab_t) + slots * (sizeof(uint32_t) + sizeof(uint16_t) + sizeof(uint8_t));
 }
 
 // Puts the slab in the list that its fullness asks for (I14).
@@ -53,6 +53,8 @@ static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, berm_sl
     slab->size_bytes = slab_record_bytes(slots);
     slab->index = (uint32_t *)(slab + 1);
     slab->requested = (uint16_t *)(slab->index + slots);
+    slab->state = (uint8_t *)(slab->requested + slots);
+    slab->base = slab->segment->base + slab->range->start_bytes;
     slab->range->owner = slab;
     slab->range->is_slab = 1;
     berm__segment_slots_write(slab->segment, slab->range->start_bytes, slab->range->size_bytes,
@@ -65,30 +67,54 @@ static berm_slab_t *slab_of(berm_list_t *link) {
     return BERM_CONTAINER_OF(link, berm_slab_t, link);
 }
 
-// The fullest slab of a class with a free slot, or the empty one; NULL if there is none.
-static berm_slab_t *slab_find(berm_pool_t *pool, unsigned size_class) {
+// Slabs that another thread's cache fills from are passed by: two threads that write the records of
+// one slab would slow each other down.
+static bool slab_is_for(const berm_slab_t *slab, const void *user) {
+    return user == NULL || slab->user == NULL || slab->user == user;
+}
+
+// The fullest slab of a class with a free slot that is for `user`, or the empty one; NULL if there
+// is none. Only the first few of a list are looked at.
+static berm_slab_t *slab_find(berm_pool_t *pool, unsigned size_class, const void *user) {
+    enum {
+        WALK_MAX = 4
+    };
     for (unsigned fullness = BERM_SLAB_FULLNESS; fullness-- > 0;) {
-        berm_list_t *head = &pool->partial[size_class][fullness];
-        if (!berm__list_is_empty(head))
-            return slab_of(head->next);
+        berm_list_t *head = &pool->partial[size_class][fullness], *link = head->next;
+        for (unsigned i = 0; i < WALK_MAX && link != head; i++, link = link->next)
+            if (slab_is_for(slab_of(link), user))
+                return slab_of(link);
     }
     berm_list_t *empties = &pool->empties[size_class];
     return berm__list_is_empty(empties) ? NULL : slab_of(empties->next);
 }
 
-static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, uint64_t requested_bytes) {
+static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, const void *user,
+                          berm_slot_state_t state) {
     unsigned word = slab->taken[0] == UINT64_MAX ? 1 : 0;
     uint32_t slot = word * 64 + berm__bit_lowest(~slab->taken[word]);
     BERM_ASSERT(slot < slab->slots, "a slab in a list has a free slot");
-    uint64_t bit = UINT64_C(1) << (slot % 64);
-    slab->taken[word] |= bit;
-    slab->live[word] |= bit;
+    slab->taken[word] |= UINT64_C(1) << (slot % 64);
+    __atomic_store_n(&slab->state[slot], (uint8_t)state, __ATOMIC_RELAXED);
     if (slab->used++ == 0)
         slab->fullness = BERM_SLAB_FULLNESS; // out of `empties`
-    slab->requested[slot] = (uint16_t)(requested_bytes - 1);
-    slab->index[slot] = (uint32_t)(pool->device->request_count + 1);
+    if (user != NULL)
+        slab->user = user;
     slab_file(pool, slab);
     return slot;
+}
+
+uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
+                          berm_slab_t **out, uint32_t *slots) {
+    berm_slab_t *slab = slab_find(pool, size_class, user);
+    // An empty slab is not broken into for a guess.
+    if (slab == NULL || slab->used == 0)
+        return 0;
+    uint32_t count = 0;
+    while (count < most && slab->used < slab->slots)
+        slots[count++] = slot_take(pool, slab, user, BERM_SLOT_CACHED);
+    *out = slab;
+    return count;
 }
 
 // When no slab of the class can be had, a slot of a larger class is better than failing.
@@ -97,7 +123,7 @@ static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class,
     for (unsigned larger = size_class + 1; larger < BERM_SIZE_CLASS_COUNT; larger++) {
         if (!berm__is_aligned(berm__size_class_bytes(larger), alignment_bytes))
             continue;
-        berm_slab_t *slab = slab_find(pool, larger);
+        berm_slab_t *slab = slab_find(pool, larger, NULL);
         if (slab != NULL)
             return slab;
     }
@@ -105,12 +131,12 @@ static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class,
 }
 
 berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
-                                uint64_t alignment_bytes, berm_addr_t *out,
+                                uint64_t alignment_bytes, const void *user, berm_addr_t *out,
                                 uint64_t *occupied_bytes) {
     // A class at or above a multiple of the alignment is a multiple of it itself, and slabs are
     // aligned to more than any class: so an aligned small request is a larger small request.
     unsigned size_class = berm__size_class_of(berm__align_up(requested_bytes, alignment_bytes));
-    berm_slab_t *slab = slab_find(pool, size_class);
+    berm_slab_t *slab = slab_find(pool, size_class, user);
     if (BERM_UNLIKELY(slab == NULL)) {
         berm_status_t status = slab_create(pool, size_class, &slab);
         if (status != BERM_OK)
@@ -118,7 +144,9 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
         if (slab == NULL)
             return status;
     }
-    uint32_t slot = slot_take(pool, slab, requested_bytes);
+    uint32_t slot = slot_take(pool, slab, user, BERM_SLOT_LIVE);
+    slab->requested[slot] = (uint16_t)(requested_bytes - 1);
+    slab->index[slot] = (uint32_t)(pool->device->request_count + 1);
     *occupied_bytes = berm__size_class_bytes(slab->size_class);
     *out = slab->segment->base + slab->range->start_bytes + slot * *occupied_bytes;
     return BERM_OK;
@@ -126,10 +154,12 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
 
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
     slab->taken[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+    __atomic_store_n(&slab->state[slot], BERM_SLOT_FREE, __ATOMIC_RELAXED);
     if (--slab->used > 0) {
         slab_file(pool, slab);
         return;
     }
+    slab->user = NULL;
     berm_list_t *empties = &pool->empties[slab->size_class];
     if (!berm__list_is_empty(empties)) {
         slab_release(pool, slab);
@@ -152,7 +182,7 @@ bool berm__small_flush(berm_pool_t *pool) {
 
 uint64_t berm__small_largest(berm_pool_t *pool) {
     for (unsigned c = BERM_SIZE_CLASS_COUNT; c-- > 0;) {
-        if (slab_find(pool, c) != NULL)
+        if (slab_find(pool, c, NULL) != NULL)
             return berm__size_class_bytes(c);
         for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
             berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);

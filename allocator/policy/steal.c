@@ -153,18 +153,28 @@ berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
     return status;
 }
 
+// Whole handles in the runs of free and awaited ranges of a segment.
+static uint64_t segment_obtainable(const berm_segment_t *segment) {
+    uint64_t granules = 0;
+    for (const berm_range_t *range = segment->ranges.first; range != NULL;) {
+        uint64_t start = range->start_bytes, size = 0, first, count;
+        for (; range != NULL; range = range->next) {
+            berm_range_state_t state = berm__range_state(range);
+            if (state != BERM_RANGE_FREE && state != BERM_RANGE_AWAITED)
+                break;
+            size += range->size_bytes;
+        }
+        if (size > 0 && berm__segment_whole_handles(segment, start, size, &first, &count))
+            granules += count;
+        if (range != NULL)
+            range = range->next;
+    }
+    return granules;
+}
+
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
-        berm_range_t *range =
-            berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
-        for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range)) {
-            uint64_t first, count;
-            if (berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &first,
-                                            &count))
-                granules += count;
-        }
-    }
+    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next)
+        granules += segment_obtainable(BERM_CONTAINER_OF(link, berm_segment_t, link));
     return granules;
 }

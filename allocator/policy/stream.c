@@ -44,9 +44,7 @@ static void stream_pass_all(berm_stream_ref_t *stream) {
 }
 
 static berm_status_t context_synchronize(berm_stream_ref_t *stream) {
-    berm_cu_result_t result = stream->gpu->drv->ctx_synchronize();
-    (void)berm__drv_note(stream->gpu->drv, BERM_DRV_SYNCHRONIZE, BERM_DRV_ENTRY_ctx_synchronize,
-                         result);
+    berm_cu_result_t result = berm__gpu_synchronize(stream->gpu);
     ++*stream->host_waits;
     if (result == BERM_CU_SUCCESS)
         stream_pass_all(stream);
@@ -115,7 +113,7 @@ berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket) {
     if (berm__stream_has_passed(stream, ticket))
         return BERM_OK;
     unsigned covering = 0; // the first event at or after the ticket
-    while (sealed_at(stream, covering)->ticket < ticket)
+    while (covering < stream->sealed_count && sealed_at(stream, covering)->ticket < ticket)
         covering++;
     BERM_INSIST(covering < stream->sealed_count, "a ticket is open, sealed or passed");
     berm_cu_result_t result = BERM_DRV_CALL(stream->gpu->drv, SYNCHRONIZE, event_synchronize,

@@ -14,6 +14,8 @@ typedef struct supply {
     const berm_demand_t *demand;
     bool is_device_full;   // the driver refused to create
     berm_status_t refusal; // what it said
+    uint64_t created_bytes;
+    bool is_large_refused; // the driver had no room for a large handle
     bool has_sealed;       // every pool's stream has an event for what is free by now
 } supply_t;
 
@@ -53,7 +55,8 @@ static bool supply_wants_large(const supply_t *supply, uint64_t room_bytes) {
     const berm_phys_t *phys = &device->phys;
     uint64_t large_bytes = (uint64_t)phys->large_granules << device->gpu.lg_granule;
     uint64_t cap_bytes = berm__min_u64(device->limit_bytes, device->gpu.memory_bytes);
-    return phys->large_granules > 1 && phys->idle_large_count < supply->demand->large_max &&
+    return phys->large_granules > 1 && !supply->is_large_refused &&
+           phys->idle_large_count < supply->demand->large_max &&
            supply_short(supply) >= phys->large_granules && room_bytes >= large_bytes &&
            supply->demand->request_bytes >= LARGE_REQUEST_HANDLES * large_bytes &&
            phys->reserved_bytes + large_bytes <= cap_bytes / 2;
@@ -67,11 +70,16 @@ static bool supply_create(supply_t *supply, uint64_t room_bytes) {
     if (room_bytes < granule_bytes || supply->is_device_full)
         return false;
     bool is_large = supply_wants_large(supply, room_bytes);
+    uint64_t created_before = phys->created_bytes;
     berm_status_t status = berm__phys_create(phys, is_large ? phys->large_granules : 1);
-    if (status != BERM_OK && is_large) // a smaller one may still fit
+    if (status != BERM_OK && is_large) { // a smaller one may still fit
+        supply->is_large_refused = true;
         status = berm__phys_create(phys, 1);
-    if (status == BERM_OK)
+    }
+    if (status == BERM_OK) {
+        supply->created_bytes += phys->created_bytes - created_before;
         return true;
+    }
     supply->is_device_full = true;
     supply->refusal = status;
     return false;
@@ -81,16 +89,16 @@ static bool supply_create(supply_t *supply, uint64_t room_bytes) {
 // room to create.
 static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
     berm_device_t *device = supply->pool->device;
-    uint64_t taken = 0;
+    berm_phys_t *phys = &device->phys;
+    uint64_t taken = 0, small = phys->idle_small_count, large = phys->idle_large_count;
     berm_status_t status = berm__steal_passed(supply->pool, supply_short(supply), &taken);
-    if (taken > 0 && device->remap_is_off) {
-        device->phys.moved_bytes -= taken << device->gpu.lg_granule;
-        uint64_t stolen_bytes = taken << device->gpu.lg_granule;
-        status = berm__phys_release_idle(&device->phys, device->phys.reserved_bytes - stolen_bytes);
-        supply->is_device_full = false;
-    }
     *has_progress = taken > 0;
-    return taken > 0 ? BERM_OK : status;
+    if (taken == 0 || !device->remap_is_off)
+        return taken > 0 ? BERM_OK : status;
+    phys->moved_bytes -= taken << device->gpu.lg_granule;
+    supply->is_device_full = supply->is_large_refused = false;
+    return berm__phys_release_newest(phys, phys->idle_small_count - small,
+                                     phys->idle_large_count - large);
 }
 
 // Idle large handles that no hole has room for are of use only in pieces.
@@ -127,13 +135,14 @@ static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
     return BERM_OK;
 }
 
-// Events for what is free by now. Pages that have not passed may do so while handles are created, one
-// by one, and are taken then; the rest are movable at the next miss, without a wait.
+// Events for what is free by now. Pages that have not passed may do so while handles are created,
+// one by one, and are taken then; the rest are movable at the next miss, without a wait.
 static void streams_seal(supply_t *supply) {
     berm_list_t *pools = &supply->pool->device->pools;
     supply->has_sealed = true;
     for (berm_list_t *link = pools->next; link != pools; link = link->next)
-        (void)berm__stream_seal(BERM_CONTAINER_OF(link, berm_pool_t, link)->stream);
+        if (berm__pool_has_order(BERM_CONTAINER_OF(link, berm_pool_t, link)))
+            (void)berm__stream_seal(BERM_CONTAINER_OF(link, berm_pool_t, link)->stream);
 }
 
 // One step towards enough; *has_progress false when there is none left to take.
@@ -175,7 +184,13 @@ berm_status_t berm__supply_gather(berm_pool_t *pool, const berm_demand_t *demand
         status = supply_step(&supply, &has_progress);
     if (device->phys.moved_bytes > moved_before)
         device->moves++;
-    if (status != BERM_OK || supply_short(&supply) == 0)
+    if (status == BERM_OK && supply_short(&supply) == 0)
+        return BERM_OK;
+    // A request that fails leaves no more reserved than there was.
+    uint64_t reserved = device->phys.reserved_bytes;
+    (void)berm__phys_release_idle(&device->phys,
+                                  reserved - berm__min_u64(reserved, supply.created_bytes));
+    if (status != BERM_OK)
         return status;
     if (supply.is_device_full && supply.refusal != BERM_OK)
         return supply.refusal;

@@ -3,6 +3,7 @@
 // was queued when memory was freed is done, since neither unmap nor release waits for it.
 //
 // Locks: the device's; its context is current.
+#include "policy/cache.h"
 #include "policy/pool.h"
 
 #include "base/bits.h"
@@ -30,6 +31,7 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     uint64_t before = device->phys.released_bytes;
     berm_status_t status = BERM_OK;
     *released_bytes = 0;
+    (void)berm__caches_drain(device);
     if (cached_bytes(device) <= keep_bytes)
         return BERM_OK;
     for (berm_list_t *link = device->pools.next; link != &device->pools && status == BERM_OK;
@@ -59,6 +61,8 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
 
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream) {
     berm_pool_t *pool = stream->pool;
+    if (pool != NULL)
+        berm__caches_retire(pool);
     // All of its work, not only what was queued before frees: blocks that live on may be freed with
     // any stream later, and blocks of other pools may wait for this one.
     berm_status_t status = berm__stream_wait(stream, berm__stream_ticket(stream));
@@ -69,8 +73,10 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
     stream->is_retired = true;
     if (device->stream_last == stream)
         device->stream_last = NULL;
-    if (pool == NULL)
+    if (pool == NULL) {
+        berm__device_stream_drop(device, stream);
         return BERM_OK;
+    }
     // Its pages serve any stream from now on. What stays is shared with live blocks.
     uint64_t taken = 0, whole = berm__steal_obtainable(pool);
     status = whole == 0 ? BERM_OK : berm__steal_passed(pool, whole, &taken);

@@ -94,6 +94,10 @@ void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed) {
         (void)BERM_DRV_CALL(gpu->drv, OTHER, ctx_pop_current, &popped);
 }
 
+berm_cu_result_t berm__gpu_synchronize(berm_gpu_t *gpu) {
+    return BERM_DRV_CALL(gpu->drv, SYNCHRONIZE, ctx_synchronize);
+}
+
 berm_status_t berm__gpu_event_take(berm_gpu_t *gpu, berm_cu_event_t *event) {
     if (gpu->event_count > 0) {
         *event = gpu->events[--gpu->event_count];

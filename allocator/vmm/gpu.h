@@ -40,6 +40,9 @@ void berm__gpu_close(berm_gpu_t *gpu);
 berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed);
 void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed);
 
+// Waits for all work of the device. The context is current.
+berm_cu_result_t berm__gpu_synchronize(berm_gpu_t *gpu);
+
 // An event without timing, from the store or new. Calls the driver on a miss.
 berm_status_t berm__gpu_event_take(berm_gpu_t *gpu, berm_cu_event_t *event);
 void berm__gpu_event_give(berm_gpu_t *gpu, berm_cu_event_t event);

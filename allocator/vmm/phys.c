@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/bits.h"
+
 void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes) {
     memset(phys, 0, sizeof *phys);
     phys->gpu = gpu;
@@ -89,18 +91,31 @@ berm_status_t berm__phys_split_large(berm_phys_t *phys) {
     return status;
 }
 
-berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes) {
-    berm_list_t *const lists[] = {&phys->idle_large, &phys->idle_small};
-    for (size_t i = 0; i < BERM_ARRAY_LENGTH(lists); i++) {
-        while (!berm__list_is_empty(lists[i])) {
-            berm_phys_handle_t *handle =
-                BERM_CONTAINER_OF(lists[i]->next, berm_phys_handle_t, link);
-            if (phys->reserved_bytes < keep_bytes + handle_bytes(phys, handle))
-                break;
-            berm_status_t status = berm__phys_release(phys, handle);
-            if (status != BERM_OK)
-                return status;
-        }
+// Releases the newest idle handles of one size while `may_go` of them are left to go and reserved
+// is above keep_bytes.
+static berm_status_t idle_release(berm_phys_t *phys, berm_list_t *idle, uint64_t may_go,
+                                  uint64_t keep_bytes) {
+    while (may_go-- > 0 && !berm__list_is_empty(idle) && phys->reserved_bytes > keep_bytes) {
+        berm_status_t status =
+            berm__phys_release(phys, BERM_CONTAINER_OF(idle->next, berm_phys_handle_t, link));
+        if (status != BERM_OK)
+            return status;
     }
     return BERM_OK;
+}
+
+berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes) {
+    uint64_t large_bytes = (uint64_t)phys->large_granules << phys->gpu->lg_granule;
+    uint64_t excess = phys->reserved_bytes - berm__min_u64(phys->reserved_bytes, keep_bytes);
+    // Large ones where they fit in the excess, then small ones, then a large one if it takes one.
+    berm_status_t status = idle_release(phys, &phys->idle_large, excess / large_bytes, keep_bytes);
+    if (status == BERM_OK)
+        status = idle_release(phys, &phys->idle_small, UINT64_MAX, keep_bytes);
+    return status == BERM_OK ? idle_release(phys, &phys->idle_large, UINT64_MAX, keep_bytes)
+                             : status;
+}
+
+berm_status_t berm__phys_release_newest(berm_phys_t *phys, uint64_t small, uint64_t large) {
+    berm_status_t status = idle_release(phys, &phys->idle_small, small, 0);
+    return status == BERM_OK ? idle_release(phys, &phys->idle_large, large, 0) : status;
 }

@@ -57,7 +57,9 @@ berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle);
 // above what it was). On failure what could not be created is gone from reserved. Calls the driver.
 berm_status_t berm__phys_split_large(berm_phys_t *phys);
 
-// Releases idle handles while reserved is above `keep_bytes`. Calls the driver.
+// Releases idle handles until reserved is at most `keep_bytes` or none is idle. Calls the driver.
 berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes);
+// Releases the handles that became idle last, so many of each size. Calls the driver.
+berm_status_t berm__phys_release_newest(berm_phys_t *phys, uint64_t small, uint64_t large);
 
 #endif

@@ -9,7 +9,8 @@
 //   |slot|slot| ... 64 KiB each                               slots[]
 //
 // Invariants (docs/invariants.md), beside I1 to I4 of its ranges:
-//   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are whole
+//   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are
+//   whole
 //       granules, and so are POISONED ones, which may have handles or not
 //   I6  a handle of n granules stands in handle_of n times in a row, and is marked mapped
 //   I7  every LIVE range that is no slab has its slot point to it, every slot of a slab to the

@@ -2,7 +2,7 @@
 // A model of TensorFlow's and XLA's BFC allocator ("best fit with coalescing"), to compare with:
 // regions from cuMemAlloc whose size doubles, chunks that tile a region, 21 bins of free chunks.
 //
-// A request is rounded up to 512 bytes (BFC's own unit is 256; the harness wants 512 of everybody).
+// A request is rounded up to 256 bytes.
 // Bin i holds free chunks of at least 256 << i bytes; the search starts in the request's bin and
 // takes the smallest chunk that is large enough. It is split when at least as much again, or
 // 128 MiB, would remain. A miss adds a region: the least power-of-two multiple of 2 MiB that holds
@@ -28,7 +28,7 @@
 enum {
     BIN_COUNT = 21,
     BIN_BITS_MIN = 8,
-    UNIT_BYTES = 512,
+    UNIT_BYTES = 256,
     STREAMS_MAX = 4096, // of one heap
 };
 
@@ -423,6 +423,7 @@ static int bfc_audit(stress_allocator_t *a, char *error, size_t error_capacity) 
 const stress_allocator_ops_t stress_bfc_ops = {
     .name = "bfc",
     .summary = "the BFC allocator of TensorFlow and XLA: binned best fit in doubling regions",
+    .alignment_bytes = UNIT_BYTES,
     .create = bfc_create,
     .destroy = bfc_destroy,
     .alloc = bfc_alloc,

@@ -110,6 +110,7 @@ static pytorch_block_t *expandable_pool_take(stress_allocator_t *a, uint64_t siz
 static pytorch_block_t *expandable_grow(stress_allocator_t *a, uint64_t size_bytes, void *stream) {
     expandable_t *x = expandable_of(a);
     uint64_t segment_bytes = pytorch_segment_bytes(&a->sizes, size_bytes);
+    // As PyTorch does: what is then mapped in whole pages may exceed the limit by almost a page.
     if (segment_bytes > a->limit_bytes ||
         a->figures.reserved_bytes > a->limit_bytes - segment_bytes)
         return NULL;

@@ -198,8 +198,6 @@ bool expandable_block_map(expandable_t *x, pytorch_block_t *block, uint64_t size
     expandable_segment_t *segment = segment_of(x, block->addr);
     uint64_t begin = (block->addr - segment->addr) / segment->page_bytes;
     uint64_t bytes = pages_of(segment, size_bytes) * segment->page_bytes;
-    if (bytes > a->limit_bytes || a->figures.reserved_bytes > a->limit_bytes - bytes)
-        return false;
     pytorch_block_t *rest = NULL;
     if (bytes < block->size_bytes && (rest = pytorch_block_create(a)) == NULL)
         return false;

@@ -6,12 +6,14 @@
 // The arena is created plain, so that its metadata is on the host, and gets its hooks afterwards;
 // then jemalloc never touches what it hands out, as nothing is zeroed, moved or filled. No thread
 // cache (it would mix arenas), dirty extents are kept until the device is full (decay -1, oversize
-// threshold 0), then purged, and the request is tried once more.
+// threshold 0), then purged, and the request is tried once more. With the option "purge:early" the
+// two are left as jemalloc has them.
 // The hooks are jemalloc_extents.c. It has no record_stream: the harness waits before the free.
 // Bounds: as jemalloc. Invariants (jemalloc_audit): those of jemalloc_extents.c, and 3. figures
 // equal the sums over granules. Locks: none of its own; one thread. May fail: out of memory.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/defs.h"
@@ -49,6 +51,7 @@ typedef struct jemalloc_block {
 
 struct stress_allocator {
     jemalloc_device_t device;
+    bool purges_early; // with jemalloc's own decay and threshold
     jemalloc_arena_t *arenas[ARENAS_MAX];
     size_t arena_count;
     uint64_t live_blocks;
@@ -70,7 +73,7 @@ static void arena_destroy(jemalloc_arena_t *arena) {
     free(arena);
 }
 
-static bool arena_open(jemalloc_arena_t *arena) {
+static bool arena_open(jemalloc_arena_t *arena, bool purges_early) {
     size_t length = sizeof arena->index;
     if (mallctl("arenas.create", &arena->index, &length, NULL, 0) != 0)
         return false;
@@ -79,9 +82,9 @@ static bool arena_open(jemalloc_arena_t *arena) {
     jemalloc_hooks_t *hooks = &arena->extents.hooks;
     if (arena->index <= ARENA_INDEX_MAX &&
         control_write(arena->index, "extent_hooks", &hooks, sizeof hooks) &&
-        control_write(arena->index, "dirty_decay_ms", &keep, sizeof keep) &&
-        control_write(arena->index, "muzzy_decay_ms", &at_once, sizeof at_once) &&
-        control_write(arena->index, "oversize_threshold", &never, sizeof never))
+        (purges_early || (control_write(arena->index, "dirty_decay_ms", &keep, sizeof keep) &&
+                          control_write(arena->index, "muzzy_decay_ms", &at_once, sizeof at_once) &&
+                          control_write(arena->index, "oversize_threshold", &never, sizeof never))))
         return true;
     (void)control_write(arena->index, "destroy", NULL, 0);
     return false;
@@ -96,7 +99,7 @@ static jemalloc_arena_t *arena_of(stress_allocator_t *a, void *stream) {
     if (arena == NULL)
         return NULL;
     jemalloc_extents_init(&arena->extents, &a->device, stream);
-    if (!arena_open(arena)) {
+    if (!arena_open(arena, a->purges_early)) {
         free(arena);
         return NULL;
     }
@@ -107,8 +110,9 @@ static jemalloc_arena_t *arena_of(stress_allocator_t *a, void *stream) {
 // --- life ----------------------------------------------------------------------------------------
 
 static const char *jemalloc_open(stress_allocator_t *a, const stress_allocator_options_t *options) {
-    if (options->conf[0] != '\0')
-        return "there are no options";
+    a->purges_early = strcmp(options->conf, "purge:early") == 0;
+    if (!a->purges_early && options->conf[0] != '\0' && strcmp(options->conf, "purge:full") != 0)
+        return "the only option is purge:full or purge:early";
     if (mallctl == NULL || mallocx == NULL || dallocx == NULL || sallocx == NULL)
         return "this process does not carry jemalloc";
     bool is_filling = false;

@@ -257,6 +257,8 @@ const stress_allocator_ops_t *stress_lib_find(const char *name) {
     slot->ops = (stress_allocator_ops_t){
         .name = slot->name,
         .summary = "a library with an alloc and a free function",
+        .is_per_process = true, // whatever state it keeps belongs to one device
+        .alignment_bytes = 256, // what CUDA itself promises
         .create = lib_creates[slot_count],
         .destroy = lib_destroy,
         .alloc = lib_alloc,

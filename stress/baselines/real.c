@@ -138,9 +138,26 @@ static bool library_open(stress_allocator_t *a, const real_source_t *source, cha
         return false;
     if (a->version() == STRESS_REAL_VERSION)
         return true;
-    (void)snprintf(error, error_capacity, "%s is of another version: run %s again", path,
+    (void)snprintf(error, error_capacity, "%.200s is of another version: run %s again", path,
                    source->set_up);
     return false;
+}
+
+// An allocator of a library can be made once a process.
+static bool library_take(const real_source_t *source, char *error, size_t error_capacity) {
+    static const real_source_t *taken[4];
+    size_t i = 0;
+    while (taken[i] != NULL && strcmp(taken[i]->library, source->library) != 0)
+        i++;
+    if (taken[i] != NULL) {
+        (void)snprintf(error, error_capacity,
+                       "this process has made %s already, and there can be one: run them apart",
+                       taken[i]->name);
+        return false;
+    }
+    if (i + 1 < BERM_ARRAY_LENGTH(taken))
+        taken[i] = source;
+    return true;
 }
 
 // --- the operations ------------------------------------------------------------------------------
@@ -161,7 +178,8 @@ stress_allocator_t *real_create(const real_source_t *source,
     };
     char words[400] = "no memory";
     stress_allocator_t *a = calloc(1, sizeof *a);
-    bool is_made = a != NULL && library_open(a, source, words, sizeof words) &&
+    bool is_made = a != NULL && library_take(source, words, sizeof words) &&
+                   library_open(a, source, words, sizeof words) &&
                    a->create(&real_options, words, sizeof words) == STRESS_REAL_OK;
     if (is_made)
         return a;
@@ -176,7 +194,16 @@ void real_destroy(stress_allocator_t *a, uint64_t *live_blocks) {
     free(a);
 }
 
-static stress_result_t real_result(int result) {
+// Words that no result can carry go to standard error, once.
+static stress_result_t real_result_told(const stress_allocator_t *a, int result) {
+    static bool is_told;
+    if (result == STRESS_REAL_ERROR && !is_told) {
+        char words[256];
+        (void)snprintf(words, sizeof words, "%s", a->error());
+        first_line(words);
+        (void)fprintf(stderr, "%s\n", words);
+        is_told = true;
+    }
     if (result == STRESS_REAL_OK)
         return STRESS_OK;
     return result == STRESS_REAL_OUT_OF_MEMORY ? STRESS_OUT_OF_MEMORY : STRESS_ERROR;
@@ -184,18 +211,15 @@ static stress_result_t real_result(int result) {
 
 stress_result_t real_alloc(stress_allocator_t *a, uint64_t size_bytes, void *stream,
                            uint64_t *addr) {
-    int result = a->alloc(size_bytes, stream, addr);
-    if (result == STRESS_REAL_ERROR)
-        (void)fprintf(stderr, "%.200s\n", a->error());
-    return real_result(result);
+    return real_result_told(a, a->alloc(size_bytes, stream, addr));
 }
 
 stress_result_t real_free(stress_allocator_t *a, uint64_t addr, uint64_t size_bytes, void *stream) {
-    return real_result(a->free(addr, size_bytes, stream));
+    return real_result_told(a, a->free(addr, size_bytes, stream));
 }
 
 stress_result_t real_record_stream(stress_allocator_t *a, uint64_t addr, void *stream) {
-    return real_result(a->record_stream(addr, stream));
+    return real_result_told(a, a->record_stream(addr, stream));
 }
 
 void real_figures(stress_allocator_t *a, stress_figures_t *figures) {

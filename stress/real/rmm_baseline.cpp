@@ -4,9 +4,10 @@
 //
 // From RMM's headers, unchanged: the stream-ordered base with its events, waits and merging of
 // streams, the best-fit coalescing free list, the arenas with their superblocks. RMM compiles the
-// rest into a library that carries a static CUDA runtime and so cannot run on a simulated driver;
-// that rest is written here to the same rules: how a pool grows and gives back (`Pool`), which arena
-// serves a stream and what is tried when it is empty (`Arena`), and small functions.
+// rest into librmm, which carries a static CUDA runtime and so cannot use a simulated driver; from
+// that library come only errors, logging and arithmetic. What it would do with memory is written
+// here to the same rules: how a pool grows and gives back (`Pool`), which arena serves a stream and
+// what is tried when it is empty (`Arena`), and three questions about the device.
 // May fail: out of memory, which RMM throws.
 #include <algorithm>
 #include <cstdio>
@@ -28,7 +29,7 @@
 #define BERM_RMM_VERSION "unknown"
 #endif
 
-// --- what RMM's headers leave to its library -----------------------------------------------------
+// --- instead of librmm's own, which ask its static runtime ----------------------------------------
 
 RMM_NAMESPACE_BEGIN
 
@@ -51,32 +52,6 @@ std::pair<std::size_t, std::size_t> available_device_memory() {
     return {free_bytes, total_bytes};
 }
 
-std::size_t align_up(std::size_t value, std::size_t alignment) noexcept {
-    return (value + (alignment - 1)) & ~(alignment - 1);
-}
-
-std::size_t align_down(std::size_t value, std::size_t alignment) noexcept {
-    return value & ~(alignment - 1);
-}
-
-bool process_is_exiting() noexcept {
-    return false;
-}
-
-namespace detail {
-
-std::string format_bytes(std::size_t value) {
-    return std::to_string(value) + " bytes";
-}
-
-std::string format_stream(cuda::stream_ref stream) {
-    char text[32];
-    (void)std::snprintf(text, sizeof text, "%p", static_cast<void *>(stream.get()));
-    return text;
-}
-
-} // namespace detail
-
 RMM_NAMESPACE_END
 
 namespace {
@@ -86,7 +61,7 @@ constexpr std::size_t kAlignment = rmm::CUDA_ALLOCATION_ALIGNMENT;
 // Private members of RMM's classes, read for the largest free block only: explicit instantiation
 // may name them.
 template <typename Tag, auto Member> struct Opened {
-    friend auto member_of(Tag) { return Member; }
+    friend constexpr auto member_of(Tag) { return Member; }
 };
 
 // --- the device's memory -------------------------------------------------------------------------
@@ -102,19 +77,30 @@ struct Upstream {
             (void)cudaGetLastError();
             throw rmm::out_of_memory("cudaMalloc of " + std::to_string(bytes) + " bytes");
         }
-        reserved_bytes += granules(bytes);
+        count(addr, bytes, true);
         peak_bytes = std::max(peak_bytes, reserved_bytes);
         return addr;
     }
 
     void give(void *addr, std::size_t bytes) noexcept {
         (void)cudaFree(addr);
-        reserved_bytes -= granules(bytes);
+        count(addr, bytes, false);
     }
 
-    // What the driver takes for a plain allocation above 1 MiB. Below it several may share a
-    // granule: such a pool is far smaller than any trace.
-    static std::size_t granules(std::size_t bytes) { return rmm::align_up(bytes, 2 << 20); }
+  private:
+    // What the driver takes: whole granules, which plain allocations up to 1 MiB may share.
+    void count(void *addr, std::size_t bytes, bool is_taken) noexcept {
+        constexpr std::size_t granule = 2 << 20;
+        const std::size_t whole = rmm::align_up(bytes, granule);
+        const std::size_t at = rmm::align_down(reinterpret_cast<std::uintptr_t>(addr), granule);
+        if (bytes <= granule / 2 && is_taken && shared_[at]++ > 0)
+            return;
+        if (bytes <= granule / 2 && !is_taken && --shared_[at] > 0)
+            return;
+        reserved_bytes = is_taken ? reserved_bytes + whole : reserved_bytes - whole;
+    }
+
+    std::map<std::size_t, int> shared_; // how many share the granule there
 };
 
 Upstream upstream;
@@ -225,8 +211,19 @@ class Pool final : public rmm::mr::detail::stream_ordered_memory_resource<
     std::map<char *, std::size_t> taken_; // from the driver
 };
 
-struct PoolBlocks {};
-auto member_of(PoolBlocks);
+struct PoolBlocks {
+    friend constexpr auto member_of(PoolBlocks);
+};
+template struct Opened<PoolBlocks, &Pool::Base::stream_free_blocks_>;
+
+// A block of another stream costs a wait of the stream, and no memory call.
+std::size_t largest_free(const Pool &pool) {
+    std::size_t largest = 0;
+    for (const auto &[stream, blocks] : pool.*member_of(PoolBlocks{}))
+        for (const auto &block : blocks)
+            largest = std::max(largest, block.size());
+    return largest;
+}
 
 // --- arena ---------------------------------------------------------------------------------------
 
@@ -277,11 +274,175 @@ class Arena final {
     std::size_t largest_free(cudaStream_t stream);
 
   private:
+    using Global = rmm::mr::detail::arena::global_arena;
+
     Part &part_of(cudaStream_t stream) { return parts_.try_emplace(stream, global_).first->second; }
 
-    rmm::mr::detail::arena::global_arena global_;
+    Global global_;
     std::map<cudaStream_t, Part> parts_;
 };
 
+struct PartBlocks {
+    friend constexpr auto member_of(PartBlocks);
+};
+struct GlobalBlocks {
+    friend constexpr auto member_of(GlobalBlocks);
+};
+template struct Opened<PartBlocks, &rmm::mr::detail::arena::arena::superblocks_>;
+template struct Opened<GlobalBlocks, &rmm::mr::detail::arena::global_arena::superblocks_>;
+
+// What the global arena handles by itself is anybody's; smaller requests go to the stream's part.
+std::size_t Arena::largest_free(cudaStream_t stream) {
+    using rmm::mr::detail::arena::max_free_size;
+    const std::size_t shared = max_free_size(global_.*member_of(GlobalBlocks{}));
+    if (Global::handles(shared))
+        return shared;
+    return std::max(shared, max_free_size(part_of(stream).*member_of(PartBlocks{})));
+}
+
+// --- the one of this process ---------------------------------------------------------------------
+
+std::unique_ptr<Pool> pool;
+std::unique_ptr<Arena> arena;
+stress_real_figures_t figures;
+std::uint64_t live_blocks;
+thread_local std::string last_error;
+
+template <typename Body> int guarded(Body body) {
+    try {
+        body();
+        return STRESS_REAL_OK;
+    } catch (const rmm::out_of_memory &error) {
+        last_error = error.what();
+        return STRESS_REAL_OUT_OF_MEMORY;
+    } catch (const std::exception &error) {
+        last_error = error.what();
+        return STRESS_REAL_ERROR;
+    }
+}
+
+// "initial:BYTES" for the pool, "size:BYTES" for the arena; "free" is all that is free.
+std::optional<std::size_t> conf_bytes(const std::string &conf, const std::string &key) {
+    if (conf.empty())
+        return std::nullopt;
+    if (conf.rfind(key + ":", 0) != 0)
+        throw std::invalid_argument("option '" + conf + "' is not " + key + ":BYTES or " + key +
+                                    ":free");
+    const std::string value = conf.substr(key.size() + 1);
+    if (value == "free")
+        return rmm::align_down(rmm::available_device_memory().first, kAlignment);
+    char *end = nullptr;
+    const std::size_t bytes = std::strtoull(value.c_str(), &end, 10);
+    if (value.empty() || value[0] < '0' || value[0] > '9' || *end != '\0')
+        throw std::invalid_argument("'" + value + "' is no number of bytes");
+    return rmm::align_down(bytes, kAlignment);
+}
+
+void arena_create(const stress_real_options_t &options) {
+    const std::size_t free_bytes = rmm::available_device_memory().first;
+    std::size_t bytes = conf_bytes(options.conf, "size").value_or(free_bytes);
+    bytes = std::min<std::size_t>(bytes, options.limit_bytes);
+    bytes = std::min(bytes, rmm::mr::detail::arena::superblock::maximum_size);
+    arena = std::make_unique<Arena>(rmm::align_down(bytes, 2 << 20));
+}
+
+void pool_create(const stress_real_options_t &options) {
+    std::optional<std::size_t> most;
+    if (options.limit_bytes != UINT64_MAX)
+        most = rmm::align_down(options.limit_bytes, kAlignment);
+    pool = std::make_unique<Pool>(conf_bytes(options.conf, "initial").value_or(0), most);
+}
+
 } // namespace
 
+int stress_real_version() {
+    return STRESS_REAL_VERSION;
+}
+
+const char *stress_real_describe() {
+    return "RMM " BERM_RMM_VERSION ", its headers";
+}
+
+const char *stress_real_error() {
+    return last_error.c_str();
+}
+
+int stress_real_create(const stress_real_options_t *options, char *error,
+                       std::size_t error_capacity) {
+    const int result = guarded([&] {
+        RMM_CUDA_TRY(cudaSetDevice(options->device));
+        if (std::string(options->mode) == "arena")
+            arena_create(*options);
+        else
+            pool_create(*options);
+    });
+    if (result != STRESS_REAL_OK)
+        (void)std::snprintf(error, error_capacity, "%s", last_error.c_str());
+    return result;
+}
+
+void stress_real_destroy(std::uint64_t *blocks) {
+    *blocks = live_blocks;
+    pool.reset();
+    arena.reset();
+}
+
+int stress_real_alloc(std::uint64_t size_bytes, void *stream, std::uint64_t *addr) {
+    *addr = 0;
+    const auto cuda_stream = static_cast<cudaStream_t>(stream);
+    const int result = guarded([&] {
+        // The arena wants whole units, as RMM's own front gives it.
+        const std::size_t bytes = rmm::align_up(size_bytes, kAlignment);
+        void *taken = pool ? pool->allocate(cuda::stream_ref{cuda_stream}, bytes, kAlignment)
+                           : arena->allocate(cuda_stream, bytes);
+        *addr = reinterpret_cast<std::uintptr_t>(taken);
+    });
+    if (result != STRESS_REAL_OK)
+        return result;
+    live_blocks++;
+    figures.requested_bytes += size_bytes;
+    figures.allocated_bytes += rmm::align_up(size_bytes, kAlignment);
+    figures.allocated_peak_bytes = std::max(figures.allocated_peak_bytes, figures.allocated_bytes);
+    return result;
+}
+
+int stress_real_free(std::uint64_t addr, std::uint64_t size_bytes, void *stream) {
+    const auto cuda_stream = static_cast<cudaStream_t>(stream);
+    const int result = guarded([&] {
+        void *block = reinterpret_cast<void *>(static_cast<std::uintptr_t>(addr));
+        const std::size_t bytes = rmm::align_up(size_bytes, kAlignment);
+        if (pool)
+            pool->deallocate(cuda::stream_ref{cuda_stream}, block, bytes, kAlignment);
+        else
+            arena->deallocate(cuda_stream, block, bytes);
+    });
+    if (result != STRESS_REAL_OK)
+        return result;
+    live_blocks--;
+    figures.requested_bytes -= size_bytes;
+    figures.allocated_bytes -= rmm::align_up(size_bytes, kAlignment);
+    return result;
+}
+
+int stress_real_record_stream(std::uint64_t, void *) {
+    last_error = "RMM has no record_stream";
+    return STRESS_REAL_ERROR;
+}
+
+void stress_real_figures(stress_real_figures_t *out) {
+    figures.active_bytes = figures.allocated_bytes;
+    figures.reserved_bytes = upstream.reserved_bytes;
+    figures.reserved_peak_bytes = upstream.peak_bytes;
+    *out = figures;
+}
+
+void stress_real_peaks_reset() {
+    upstream.peak_bytes = upstream.reserved_bytes;
+    figures.allocated_peak_bytes = figures.allocated_bytes;
+}
+
+std::uint64_t stress_real_largest_free(void *stream) {
+    return pool ? largest_free(*pool) : arena->largest_free(static_cast<cudaStream_t>(stream));
+}
+
+void stress_real_empty_cache() {}

@@ -6,10 +6,12 @@
 // The mode is what PYTORCH_CUDA_ALLOC_CONF says when libc10_cuda reads it, so it is set before the
 // first call into it. Statistics, peaks and the largest free block are the allocator's own.
 // May fail: bad options and out of memory, which the allocator throws; its words are kept.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -113,10 +115,8 @@ int stress_real_create(const stress_real_options_t *options, char *error,
         allocator::init(count);
         if (options->limit_bytes != UINT64_MAX)
             limit_set(options->limit_bytes);
-        // Options are parsed at the first request: a bad one must be told now.
-        allocator::raw_delete(allocator::raw_alloc(512));
-        allocator::emptyCache();
-        allocator::resetPeakStats(device);
+        // Options are parsed when they are first asked for: a bad one must be told now.
+        (void)allocator::CUDAAllocatorConfig::expandable_segments();
     });
     if (result != STRESS_REAL_OK)
         (void)std::snprintf(error, error_capacity, "%s", last_error.c_str());

@@ -4,6 +4,8 @@
 
 expect 0 "$BERM" --help
 grep -q replay "$work/out" || fail "help does not list replay"
+expect 0 "$BERM" replay --help
+grep -q "^  pytorch " "$work/out" || fail "help does not list the allocators"
 expect 0 "$BERM" --version
 grep -qx 'berm [0-9]*\.[0-9]*\.[0-9]*' "$work/out" || fail "version"
 for command in replay fit gen info conf; do

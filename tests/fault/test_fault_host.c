@@ -31,12 +31,12 @@ static void scenario_fail_each(const fault_scenario_t *scenario, bool has_retrie
     }
 }
 
-Test(fault_host, short_scenarios, .timeout = 120) {
+Test(fault_host, short_scenarios) {
     for (unsigned i = 0; i + 1 < fault_scenario_count; i++)
         scenario_fail_each(&fault_scenarios[i], true);
 }
 
-Test(fault_host, replay, .timeout = 120) {
+Test(fault_host, replay) {
     scenario_fail_each(&fault_scenarios[fault_scenario_count - 1], false);
 }
 
@@ -46,7 +46,7 @@ static void fault_arm_for_ever(void *context) {
     berm__mem_fault_nth(*nth, 0);
 }
 
-Test(fault_host, no_memory_for_ever, .timeout = 120) {
+Test(fault_host, no_memory_for_ever) {
     for (uint64_t nth = 1; nth <= 40; nth++) {
         for (unsigned i = 0; i + 1 < fault_scenario_count; i++) {
             fault_outcome_t outcome;

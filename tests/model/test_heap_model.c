@@ -270,25 +270,25 @@ static void model_run(uint64_t seed, const heap_fixture_options_t *options) {
     BERM_TEST_END_INSIDE();
 }
 
-Test(heap_model, roomy, .timeout = 120) {
+Test(heap_model, roomy) {
     for (uint64_t seed = 1; seed <= 2; seed++)
         model_run(seed, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(512)});
 }
 
-Test(heap_model, tight, .timeout = 120) {
+Test(heap_model, tight) {
     for (uint64_t seed = 11; seed <= 12; seed++)
         model_run(seed, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(192)});
 }
 
-Test(heap_model, small_handles_no_headroom, .timeout = 120) {
+Test(heap_model, small_handles_no_headroom) {
     model_run(21, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256),
                                             .berm = "growth_handle:2M,headroom:0"});
 }
 
-Test(heap_model, pages_do_not_move, .timeout = 120) {
+Test(heap_model, pages_do_not_move) {
     model_run(31, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "remap:off"});
 }
 
-Test(heap_model, old_driver, .timeout = 120) {
+Test(heap_model, old_driver) {
     model_run(41, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .lacks_ctx_event = 1});
 }

@@ -36,6 +36,7 @@ static struct {
     int devices;
     void *streams[STREAMS_MAX];
     unsigned stream_count;
+    int has_caches;
     char conf[1024];
 } fixture;
 
@@ -85,9 +86,9 @@ static void device_make(const heap_fixture_options_t *options) {
 
 const char *heap_fixture_conf(const char *more) {
     const char *path = getenv("BERM_LIBCUDA_SIM");
-    int length =
-        snprintf(fixture.conf, sizeof fixture.conf, "driver:%s%s%s", path != NULL ? path : "",
-                 more != NULL ? "," : "", more != NULL ? more : "");
+    int length = snprintf(fixture.conf, sizeof fixture.conf, "driver:%s,thread_cache:%s%s%s",
+                          path != NULL ? path : "", fixture.has_caches ? "on" : "off",
+                          more != NULL ? "," : "", more != NULL ? more : "");
     HEAP_INSIST(length > 0 && (size_t)length < sizeof fixture.conf);
     return fixture.conf;
 }
@@ -98,6 +99,7 @@ void heap_fixture_begin(const heap_fixture_options_t *options) {
         options = &defaults;
     driver_load();
     device_make(options);
+    fixture.has_caches = options->has_caches != 0;
     berm_cu_context_t context = NULL;
     HEAP_INSIST(cu.init(0) == BERM_CU_SUCCESS);
     HEAP_INSIST(cu.retain(&context, 0) == BERM_CU_SUCCESS);

@@ -3,7 +3,8 @@
 """Counts what CTest ran: summarize.py REPORT.xml...
 
 Each report is `ctest --output-junit`. A Criterion binary counts as the tests of its closing line,
-any other test as one. Skips are lines "SKIP: reason" and exit status 77. The last line printed is
+any other test as one. Skips are lines "SKIP: reason", exit status 77, and cr_skip, which the closing
+line leaves out (Criterion shows it with --verbose). The last line printed is
 "N passed, N failed, N skipped"; the exit status is 1 if something failed or nothing ran.
 
 CI=true           skips are shown once more, loudly, unless tests/support/may_skip.txt has them
@@ -17,13 +18,15 @@ import xml.etree.ElementTree as xml
 
 CLOSING = re.compile(r"Synthesis: Tested: (\d+) \| Passing: (\d+) \| Failing: (\d+)")
 COLOUR = re.compile(r"(\x1b|\[NON-XML-CHAR-0x1B\])\[[0-9;]*m")
-SKIP = re.compile(r"^\W*SKIP: *(.*)$", re.MULTILINE)
+SKIP = re.compile(r"^SKIP: *(.*?)\s*$", re.MULTILINE)
+CRITERION_SKIP = re.compile(r"^\[SKIP\] [^:]+::[^:]+: (?:SKIP: )?(.*)$", re.MULTILINE)
 
 
 def count_case(case):
     """Returns (passed, failed, skip reasons) of one CTest test."""
     output = COLOUR.sub("", case.findtext("system-out") or "")
-    reasons = [reason.strip() for reason in SKIP.findall(output)]
+    # A test may both print its reason and tell Criterion: the longer list has them all.
+    reasons = max(SKIP.findall(output), CRITERION_SKIP.findall(output), key=len)
     status = case.get("status")
     if status == "notrun":
         if case.find("skipped") is not None and "SKIP_RETURN_CODE" in case.find("skipped").get(

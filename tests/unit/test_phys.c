@@ -129,8 +129,9 @@ Test(phys, a_split_that_cannot_begin) {
     phys_end();
 }
 
-// Large ones go first, and never so many that less than what is to be kept remains.
-Test(phys, releasing_keeps_what_is_asked_for) {
+// Large ones go first where they fit in the excess, then small ones; a large one goes beyond it
+// only when no small one is left.
+Test(phys, releasing_stops_at_what_is_to_be_kept) {
     phys_begin(LARGE * GRANULE);
     for (int i = 0; i < 3; i++) {
         cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
@@ -141,6 +142,30 @@ Test(phys, releasing_keeps_what_is_asked_for) {
     cr_assert(berm__phys_release_idle(&phys, 6 * GRANULE) == BERM_OK);
     figures_expect(2, 1);
     cr_assert(berm__phys_release_idle(&phys, 5 * GRANULE + 1) == BERM_OK);
+    figures_expect(1, 1);
+    cr_assert(berm__phys_release_idle(&phys, GRANULE) == BERM_OK);
+    figures_expect(1, 0);
+    phys_end();
+}
+
+// The ones that became idle last, and no others.
+Test(phys, releasing_the_newest) {
+    phys_begin(LARGE * GRANULE);
+    for (int i = 0; i < 3; i++) {
+        cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
+        cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+    }
+    berm_phys_handle_t *newest = berm__phys_take(&phys, 1);
+    berm__phys_give(&phys, newest);
+    berm_cu_mem_handle_t gone = newest->handle;
+    cr_assert(berm__phys_release_newest(&phys, 1, 0) == BERM_OK);
+    figures_expect(2, 3);
+    for (int i = 0; i < 2; i++) {
+        berm_phys_handle_t *left = berm__phys_take(&phys, 1);
+        cr_assert(left->handle != gone);
+        cr_assert(berm__phys_release_newest(&phys, 0, 1) == BERM_OK);
+        berm__phys_give(&phys, left);
+    }
     figures_expect(2, 1);
     phys_end();
 }

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thread caches: see cache.h for who may touch what, and for invariant I21.
+//
+// A bin holds at most 32 slots and 256 KiB; a fill takes half of that from one slab, a bin that is
+// full gives half back. Of large blocks the last few are kept: what a loop frees and asks for
+// again.
+#include "policy/cache.h"
+
+#include <linux/membarrier.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "host/mem.h"
+
+bool berm__cache_is_asymmetric;
+
+// Marks the thread whose caches need no barrier: its own.
+static _Thread_local char thread_mark;
+
+static int membarrier_call(int command) {
+    return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+void berm__cache_mode_probe(void) {
+    berm__cache_is_asymmetric = membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+}
+
+static uint32_t bin_capacity(unsigned size_class) {
+    uint64_t by_bytes = BERM_CACHE_CLASS_BYTES / berm__size_class_bytes(size_class);
+    return (uint32_t)berm__min_u64(BERM_CACHE_SLOTS_MAX, by_bytes);
+}
+
+// --- the owner's side --------------------------------------------------------------------------
+
+static void count_alloc(berm_cache_counts_t *counts, uint64_t requested, uint64_t allocated) {
+    counts->requested_up += requested;
+    counts->allocated_up += allocated;
+    counts->blocks_up++;
+    int64_t live = (int64_t)(counts->requested_up - counts->requested_down);
+    if (live > counts->requested_max)
+        counts->requested_max = live;
+    live = (int64_t)(counts->allocated_up - counts->allocated_down);
+    if (live > counts->allocated_max)
+        counts->allocated_max = live;
+    live = (int64_t)(counts->blocks_up - counts->blocks_down);
+    if (live > counts->blocks_max)
+        counts->blocks_max = live;
+}
+
+static void count_free(berm_cache_counts_t *counts, uint64_t requested, uint64_t allocated) {
+    counts->requested_down += requested;
+    counts->allocated_down += allocated;
+    counts->blocks_down++;
+}
+
+// Only large blocks of exactly the size: a cached block is never cut.
+static bool large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
+    uint64_t occupied = berm__align_up(size_bytes, BERM_RANGE_UNIT_BYTES);
+    uint32_t i = cache->large_count;
+    while (i > 0 && cache->large[i - 1].size_bytes != occupied)
+        i--;
+    if (i == 0)
+        return false;
+    berm_cache_large_t entry = cache->large[i - 1];
+    for (cache->large_count--; i <= cache->large_count; i++)
+        cache->large[i - 1] = cache->large[i];
+    berm_range_t *range = entry.range;
+    range->as.block.requested_bytes = size_bytes;
+    range->as.block.index = cache->index_next++;
+    __atomic_store_n(&range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
+    cache->bytes -= occupied;
+    count_alloc(&cache->counts, size_bytes, occupied);
+    *out = entry.segment->base + range->start_bytes;
+    return true;
+}
+
+bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
+    if (BERM_UNLIKELY(cache->index_next == cache->index_end))
+        return false;
+    if (size_bytes > BERM_SMALL_MAX_BYTES)
+        return large_alloc(cache, size_bytes, out);
+    unsigned size_class = berm__size_class_of(size_bytes);
+    if (BERM_UNLIKELY(cache->count[size_class] == 0))
+        return false;
+    berm_cache_slot_t *entry = &cache->slots[size_class][--cache->count[size_class]];
+    berm_slab_t *slab = entry->slab;
+    uint64_t class_bytes = berm__size_class_bytes(size_class);
+    slab->requested[entry->slot] = (uint16_t)(size_bytes - 1);
+    slab->index[entry->slot] = (uint32_t)cache->index_next++;
+    __atomic_store_n(&slab->state[entry->slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
+    cache->bytes -= class_bytes;
+    count_alloc(&cache->counts, size_bytes, class_bytes);
+    *out = slab->base + entry->slot * class_bytes;
+    return true;
+}
+
+static berm_status_t slot_free(berm_cache_t *cache, berm_slab_t *slab, berm_addr_t addr) {
+    unsigned size_class = slab->size_class;
+    uint64_t class_bytes = berm__size_class_bytes(size_class);
+    uint32_t slot = berm__size_class_slot_of(size_class, addr - slab->base);
+    bool is_plain = __atomic_load_n(&slab->uses, __ATOMIC_RELAXED) == NULL && slot < slab->slots &&
+                    slab->base + slot * class_bytes == addr &&
+                    cache->count[size_class] < bin_capacity(size_class);
+    if (BERM_UNLIKELY(!is_plain))
+        return BERM_ERROR_STATE;
+    uint64_t requested = (uint64_t)slab->requested[slot] + 1;
+    if (BERM_UNLIKELY(!berm__slot_claim(slab, slot)))
+        return BERM_ERROR_DOUBLE_FREE;
+    cache->slots[size_class][cache->count[size_class]++] = (berm_cache_slot_t){slab, slot};
+    cache->bytes += class_bytes;
+    count_free(&cache->counts, requested, class_bytes);
+    return BERM_OK;
+}
+
+static berm_status_t large_free(berm_cache_t *cache, berm_segment_t *segment, berm_range_t *range) {
+    if (range->owner != NULL || cache->large_count == BERM_CACHE_LARGE)
+        return BERM_ERROR_STATE;
+    uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
+    if (!berm__range_claim(range))
+        return BERM_ERROR_DOUBLE_FREE;
+    cache->large[cache->large_count++] = (berm_cache_large_t){segment, range, occupied};
+    cache->bytes += occupied;
+    count_free(&cache->counts, requested, occupied);
+    return BERM_OK;
+}
+
+berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
+    uint64_t offset = addr - segment->base;
+    uintptr_t value = berm__segment_slot_read(segment, offset);
+    if (BERM_LIKELY((value & BERM_SLOT_IS_SLAB) != 0))
+        return slot_free(cache, (berm_slab_t *)(value - BERM_SLOT_IS_SLAB), addr);
+    berm_range_t *range = (berm_range_t *)value;
+    if (range == NULL || range->start_bytes != offset)
+        return BERM_ERROR_STATE; // the pool says what is wrong
+    return large_free(cache, segment, range);
+}
+
+// --- under the device's lock -------------------------------------------------------------------
+
+berm_cache_t *berm__cache_create(berm_pool_t *pool) {
+    berm_cache_t *cache = berm__mem_alloc(sizeof *cache);
+    if (cache == NULL)
+        return NULL;
+    cache->pool = pool;
+    cache->handle = pool->stream->handle;
+    cache->ordinal = pool->device->gpu.ordinal;
+    cache->owner = &thread_mark;
+    berm__list_push_back(&pool->device->caches, &cache->link);
+    return cache;
+}
+
+static void figure_merge(berm_figure_t *figure, uint64_t up, uint64_t down, int64_t max) {
+    int64_t peak = (int64_t)figure->current + max;
+    if (peak > (int64_t)figure->peak)
+        figure->peak = (uint64_t)peak;
+    figure->current += up - down;
+    figure->total_up += up;
+    figure->total_down += down;
+}
+
+void berm__cache_merge(berm_cache_t *cache) {
+    berm_cache_counts_t *counts = &cache->counts;
+    berm_device_t *device = cache->pool->device;
+    uint64_t allocated = counts->allocated_up - counts->allocated_down;
+    figure_merge(&device->requested, counts->requested_up, counts->requested_down,
+                 counts->requested_max);
+    figure_merge(&device->allocated, counts->allocated_up, counts->allocated_down,
+                 counts->allocated_max);
+    figure_merge(&device->active, counts->allocated_up, counts->allocated_down,
+                 counts->allocated_max);
+    figure_merge(&device->blocks, counts->blocks_up, counts->blocks_down, counts->blocks_max);
+    cache->pool->requested_bytes += counts->requested_up - counts->requested_down;
+    cache->pool->allocated_bytes += allocated;
+    cache->pool->blocks += counts->blocks_up - counts->blocks_down;
+    *counts = (berm_cache_counts_t){0};
+}
+
+static void slots_give(berm_cache_t *cache, unsigned size_class, uint32_t keep) {
+    uint32_t count = cache->count[size_class];
+    uint32_t give = count > keep ? count - keep : 0;
+    // The oldest go; the newest are the ones whose records are warm.
+    for (uint32_t i = 0; i < give; i++) {
+        berm_cache_slot_t *entry = &cache->slots[size_class][i];
+        berm__small_give(cache->pool, entry->slab, entry->slot);
+    }
+    memmove(cache->slots[size_class], cache->slots[size_class] + give,
+            (count - give) * sizeof(berm_cache_slot_t));
+    cache->count[size_class] = (uint8_t)(count - give);
+    cache->bytes -= give * berm__size_class_bytes(size_class);
+}
+
+static void large_give(berm_cache_t *cache, uint32_t keep) {
+    uint32_t give = cache->large_count > keep ? cache->large_count - keep : 0;
+    for (uint32_t i = 0; i < give; i++) {
+        cache->bytes -= cache->large[i].size_bytes;
+        berm__large_give(cache->pool, cache->large[i].segment, cache->large[i].range);
+    }
+    memmove(cache->large, cache->large + give,
+            (cache->large_count - give) * sizeof(berm_cache_large_t));
+    cache->large_count -= give;
+}
+
+void berm__cache_shed(berm_cache_t *cache, uint64_t size_bytes) {
+    if (size_bytes > BERM_SMALL_MAX_BYTES) {
+        if (cache->large_count == BERM_CACHE_LARGE)
+            large_give(cache, BERM_CACHE_LARGE / 2);
+        return;
+    }
+    unsigned size_class = berm__size_class_of(size_bytes);
+    if (cache->count[size_class] == bin_capacity(size_class))
+        slots_give(cache, size_class, bin_capacity(size_class) / 2);
+}
+
+void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
+    berm_device_t *device = cache->pool->device;
+    if (cache->index_next == cache->index_end) {
+        cache->index_next = device->request_count + 1;
+        device->request_count += BERM_CACHE_INDEX_BATCH;
+        cache->index_end = device->request_count + 1;
+    }
+    if (size_bytes > BERM_SMALL_MAX_BYTES)
+        return;
+    unsigned size_class = berm__size_class_of(size_bytes);
+    uint32_t most = bin_capacity(size_class) / 2, slots[BERM_CACHE_SLOTS_MAX];
+    if (cache->count[size_class] > 0)
+        return;
+    berm_slab_t *slab = NULL;
+    uint32_t count = berm__small_fill(cache->pool, size_class, cache, most, &slab, slots);
+    while (count > 0) // the lowest slot is taken first
+        cache->slots[size_class][cache->count[size_class]++] =
+            (berm_cache_slot_t){slab, slots[--count]};
+    cache->bytes += cache->count[size_class] * berm__size_class_bytes(size_class);
+}
+
+static void cache_drain(berm_cache_t *cache) {
+    for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
+        slots_give(cache, size_class, 0);
+    large_give(cache, 0);
+    berm__cache_merge(cache);
+}
+
+void berm__cache_destroy(berm_cache_t *cache) {
+    cache_drain(cache);
+    berm__list_remove(&cache->link);
+    berm__mem_free(cache, sizeof *cache);
+}
+
+static berm_cache_t *cache_of(berm_list_t *link) {
+    return BERM_CONTAINER_OF(link, berm_cache_t, link);
+}
+
+void berm__caches_claim(berm_device_t *device) {
+    bool has_others = false;
+    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next) {
+        berm_cache_t *cache = cache_of(link);
+        if (cache->owner == &thread_mark)
+            continue; // this thread is here, so it is not inside
+        atomic_store(&cache->claimed, 1);
+        has_others = true;
+    }
+    if (!has_others)
+        return;
+    // Every owner either has seen `claimed` or shows `busy` from here on.
+    if (berm__cache_is_asymmetric)
+        (void)membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next)
+        while (cache_of(link)->owner != &thread_mark &&
+               atomic_load_explicit(&cache_of(link)->busy, memory_order_acquire) != 0)
+            __builtin_ia32_pause();
+}
+
+void berm__caches_release(berm_device_t *device) {
+    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next)
+        if (!cache_of(link)->is_retired)
+            atomic_store_explicit(&cache_of(link)->claimed, 0, memory_order_release);
+}
+
+void berm__caches_retire(berm_pool_t *pool) {
+    berm_device_t *device = pool->device;
+    berm__caches_claim(device);
+    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next) {
+        cache_drain(cache_of(link));
+        if (cache_of(link)->pool != pool)
+            continue;
+        cache_of(link)->is_retired = true;
+        atomic_store(&cache_of(link)->claimed, 1);
+    }
+    berm__caches_release(device);
+}
+
+void berm__caches_merge(berm_device_t *device) {
+    berm__caches_claim(device);
+    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next)
+        berm__cache_merge(cache_of(link));
+    berm__caches_release(device);
+}
+
+bool berm__caches_hold(berm_device_t *device) {
+    bool has_cached = false;
+    berm__caches_claim(device);
+    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next) {
+        has_cached |= cache_of(link)->bytes > 0;
+        cache_drain(cache_of(link));
+    }
+    return has_cached;
+}
+
+bool berm__caches_drain(berm_device_t *device) {
+    bool has_cached = berm__caches_hold(device);
+    berm__caches_release(device);
+    return has_cached;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thread caches: what one thread has freed into one pool and may take again without a lock.
+//
+// A cached block is, for the pool, still out: its range is LIVE, its slot taken; only its state
+// byte says CACHED. Whoever needs everything (a miss, a trim, the audit) drains the caches first,
+// so the pool's invariants are stated without them.
+//
+// Who may touch a cache:
+//   the owner   between enter and leave, without a lock
+//   anyone      holding the device's lock, after claiming it (berm__caches_claim)
+// The owner marks itself busy with a plain store; the claimer pays for the order between them with
+// membarrier(2). Where the kernel has none, the owner's mark is an atomic exchange instead.
+//
+// A hit takes no shared lock. A free makes one atomic read-modify-write: live -> cached on the
+// block's state, which is what catches a double free. An allocation makes none.
+//
+// Invariants (docs/invariants.md), while claimed:
+//   I21  every cached block is CACHED, of the cache's pool, once; bytes is the sum of their sizes
+//
+// Lock: the device's, but for what is said above.
+#ifndef BERM_POLICY_CACHE_H
+#define BERM_POLICY_CACHE_H
+
+#include <stdatomic.h>
+
+#include "policy/pool.h"
+
+enum {
+    BERM_CACHE_SLOTS_MAX = 32,          // cached slots of one class
+    BERM_CACHE_CLASS_BYTES = 256 << 10, // and their bytes
+    BERM_CACHE_LARGE = 1,               // cached large blocks
+    BERM_CACHE_INDEX_BATCH = 64,        // request numbers taken at a time
+};
+
+typedef struct berm_cache_slot {
+    berm_slab_t *slab;
+    uint32_t slot;
+} berm_cache_slot_t;
+
+typedef struct berm_cache_large {
+    berm_segment_t *segment;
+    berm_range_t *range;
+    uint64_t size_bytes;
+} berm_cache_large_t;
+
+// What the owner did since its counts were last merged into the device's.
+typedef struct berm_cache_counts {
+    uint64_t requested_up, requested_down;
+    uint64_t allocated_up, allocated_down;
+    uint64_t blocks_up, blocks_down;
+    int64_t requested_max, allocated_max, blocks_max; // highest up - down meanwhile
+} berm_cache_counts_t;
+
+typedef struct berm_cache {
+    atomic_uint busy;    // 1: the owner is inside
+    atomic_uint claimed; // 1: the owner must stay out
+    // Constant after creation.
+    berm_pool_t *pool;
+    berm_stream_t handle;
+    int ordinal;
+    const void *owner; // the thread's mark
+    bool is_retired;   // stays claimed; under the lock
+    berm_list_t link;  // of the device's list; under the lock
+    // The owner's, or the claimer's.
+    uint64_t bytes;
+    uint64_t index_next, index_end; // numbers for requests, taken from the device in batches
+    uint32_t large_count;
+    berm_cache_large_t large[BERM_CACHE_LARGE]; // oldest first
+    berm_cache_counts_t counts;
+    uint8_t count[BERM_SIZE_CLASS_COUNT];
+    berm_cache_slot_t slots[BERM_SIZE_CLASS_COUNT][BERM_CACHE_SLOTS_MAX];
+} berm_cache_t;
+
+// Whether owners mark themselves with plain stores; set once, before the first cache is made.
+extern bool berm__cache_is_asymmetric;
+void berm__cache_mode_probe(void);
+
+// A cache of `pool` for the calling thread, in the device's list; NULL without host memory. Locked.
+berm_cache_t *berm__cache_create(berm_pool_t *pool);
+// Gives back what is cached and forgets the cache. Locked; the owner is not inside.
+void berm__cache_destroy(berm_cache_t *cache);
+
+// The owner's way in: false when someone has claimed the cache.
+static inline bool berm__cache_enter(berm_cache_t *cache) {
+    if (BERM_LIKELY(berm__cache_is_asymmetric)) {
+        atomic_store_explicit(&cache->busy, 1, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        (void)atomic_exchange(&cache->busy, 1);
+    }
+    if (BERM_LIKELY(atomic_load_explicit(&cache->claimed, memory_order_acquire) == 0))
+        return true;
+    atomic_store_explicit(&cache->busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void berm__cache_leave(berm_cache_t *cache) {
+    atomic_store_explicit(&cache->busy, 0, memory_order_release);
+}
+
+// A block from the cache; false on a miss. Sizes are checked by the caller; the alignment is 512.
+// The caller is the owner, inside.
+bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
+
+// Frees a block into the cache: BERM_OK, or BERM_ERROR_STATE when it must go by the pool (another
+// stream, uses, full cache: nothing changed), or what is wrong with the address. Inside.
+berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr);
+
+// Keeps every owner of the device's caches out, until released. Locked.
+void berm__caches_claim(berm_device_t *device);
+void berm__caches_release(berm_device_t *device);
+// Claims, gives everything cached back to its pool and merges the counts: until the release the
+// pools have every block, and stay as they are. Locked. True if anything was cached.
+bool berm__caches_hold(berm_device_t *device);
+// The same, and releases at once.
+bool berm__caches_drain(berm_device_t *device);
+// Drains, and leaves the caches of `pool` claimed for ever: its stream is gone. Locked.
+void berm__caches_retire(berm_pool_t *pool);
+// Adds all counts to the device's figures. Locked.
+void berm__caches_merge(berm_device_t *device);
+
+// Adds one cache's counts to the figures: before the owner's own changes to them, so that peaks are
+// those of the order in which things happened. Locked; called by the owner.
+void berm__cache_merge(berm_cache_t *cache);
+// After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
+// free slots. Locked; called by the owner.
+void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
+// Makes room for a block of `size_bytes`, by giving half of a full bin back. As refill.
+void berm__cache_shed(berm_cache_t *cache, uint64_t size_bytes);
+
+#endif

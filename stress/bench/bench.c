@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds and figures of the benchmarks: see bench.h. The loops are subject.c and threads.c, what
+// they are measured with meter.c.
+//
+// Each round measures every allocator once, starting with another one each time, and the mutex pair
+// just before each. A mean is taken over a batch, percentiles over operations timed one by one. The
+// figures are medians over rounds; ratios are taken inside a round first.
+// Bounds: rounds x allocators x operations. Locks: none. May fail: host memory; allocators, whose
+// failure is their row's note.
+#include "stress/bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/defs.h"
+#include "stress/bench/meter.h"
+#include "stress/bench/subject.h"
+
+enum {
+    MUTEX_PAIRS = 2000
+};
+
+const bench_case_t bench_cases[] = {
+    {"pair_512B", BENCH_PAIR, 512, 0, 1, 20000, 500},
+    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 20000, 500},
+    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 20000, 500},
+    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 20000, 500},
+    {"churn_100", BENCH_CHURN, 0, 100, 1, 20000, 500},
+    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 20000, 500},
+    {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0},
+    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 50000, 500},
+    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 50000, 500},
+    {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500},
+};
+const size_t bench_case_count = BERM_ARRAY_LENGTH(bench_cases);
+
+const bench_case_t *bench_case_find(const char *name) {
+    for (size_t i = 0; i < bench_case_count; i++)
+        if (strcmp(bench_cases[i].name, name) == 0)
+            return &bench_cases[i];
+    return NULL;
+}
+
+bool bench_counts_instructions(void) {
+    uint64_t count = 0;
+    return meter_instructions_start() && meter_instructions_stop(&count);
+}
+
+static bool case_has_threads(const bench_case_t *benchmark) {
+    return benchmark->kind == BENCH_LOCAL || benchmark->kind == BENCH_REMOTE;
+}
+
+// One round of one allocator: its mean in ns, or -1.
+static double subject_round(bench_subject_t *subject, const bench_plan_t *plan,
+                            uint64_t clock_cost_ns) {
+    const bench_case_t *benchmark = plan->benchmark;
+    if (case_has_threads(benchmark)) {
+        double wall_ns = bench_threads(subject, plan);
+        int busy = benchmark->kind == BENCH_LOCAL ? benchmark->threads : 1;
+        return wall_ns < 0 ? -1 : wall_ns / (double)plan->operations / busy;
+    }
+    uint64_t count = 0;
+    bool is_counting = meter_instructions_start();
+    uint64_t start_ns = meter_clock_ns();
+    bool is_good = bench_batch(subject, plan, plan->operations);
+    uint64_t spent_ns = meter_clock_ns() - start_ns;
+    if (is_counting && meter_instructions_stop(&count))
+        subject->instructions = (double)count / (double)plan->operations;
+    is_good = is_good && bench_singles(subject, plan, plan->operations, clock_cost_ns);
+    return is_good ? (double)spent_ns / (double)plan->operations : -1;
+}
+
+static void round_run(bench_subject_t *subjects, size_t count, const bench_plan_t *plan,
+                      uint32_t round, uint64_t clock_cost_ns) {
+    double means[BENCH_ALLOCATORS_MAX];
+    for (size_t i = 0; i < count; i++) {
+        size_t at = (i + round) % count;
+        bench_subject_t *subject = &subjects[at];
+        means[at] = -1;
+        if (subject->has_failed)
+            continue;
+        double mutex_ns = meter_mutex_pair_ns(MUTEX_PAIRS);
+        means[at] = subject_round(subject, plan, clock_cost_ns);
+        if (means[at] < 0)
+            continue;
+        subject->means[subject->rounds] = means[at];
+        subject->per_mutex[subject->rounds] = mutex_ns > 0 ? means[at] / mutex_ns : -1;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (means[i] >= 0)
+            subjects[i].ratios[subjects[i].rounds++] = means[0] > 0 ? means[i] / means[0] : -1;
+}
+
+static void row_fill(bench_row_t *row, bench_subject_t *subject, const bench_plan_t *plan) {
+    *row = (bench_row_t){.benchmark = plan->benchmark,
+                         .allocator = subject->ops->name,
+                         .mean_ns = -1,
+                         .p50_ns = -1,
+                         .p99_ns = -1,
+                         .p999_ns = -1,
+                         .per_mutex_pair = -1,
+                         .ratio = -1,
+                         .instructions = subject->instructions,
+                         .host_bytes = subject->host_bytes};
+    if (subject->is_locked)
+        (void)snprintf(row->note, sizeof row->note, "for one thread: called under one lock");
+    if (subject->has_failed) {
+        (void)snprintf(row->note, sizeof row->note, "skipped: %.110s", subject->failure);
+        row->instructions = row->host_bytes = -1;
+        return;
+    }
+    row->operations = plan->operations * subject->rounds;
+    row->mean_ns = meter_median(subject->means, subject->rounds);
+    row->per_mutex_pair = meter_median(subject->per_mutex, subject->rounds);
+    row->ratio = meter_median(subject->ratios, subject->rounds);
+    if (subject->times.count > 0) {
+        row->p50_ns = (double)histogram_quantile(&subject->times, 500);
+        row->p99_ns = (double)histogram_quantile(&subject->times, 990);
+        row->p999_ns = (double)histogram_quantile(&subject->times, 999);
+    }
+}
+
+int bench_run(const bench_case_t *benchmark, bench_options_t *options, bench_row_t *rows,
+              char *error, size_t error_capacity) {
+    uint64_t operations = options->is_quick ? benchmark->operations_quick : benchmark->operations;
+    bench_plan_t plan;
+    bench_subject_t *subjects = calloc(options->allocator_count, sizeof *subjects);
+    if (subjects == NULL || !bench_plan_create(&plan, benchmark, operations, options->seed)) {
+        free(subjects);
+        (void)snprintf(error, error_capacity, "%s: no memory", benchmark->name);
+        return -1;
+    }
+    size_t count = options->allocator_count;
+    for (size_t i = 0; i < count; i++)
+        bench_subject_open(&subjects[i], options, i, &plan);
+    uint64_t clock_cost_ns = meter_clock_cost_ns();
+    for (uint32_t round = 0; round < options->rounds; round++)
+        round_run(subjects, count, &plan, round, clock_cost_ns);
+    for (size_t i = 0; i < count; i++) {
+        bench_subject_close(&subjects[i], &plan);
+        row_fill(&rows[i], &subjects[i], &plan);
+    }
+    bench_plan_destroy(&plan);
+    free(subjects);
+    return 0;
+}
+
+int bench_run_bare(const bench_case_t *benchmark, bench_options_t *options, uint64_t operations,
+                   char *error, size_t error_capacity) {
+    bench_plan_t plan;
+    bench_subject_t *subject = calloc(1, sizeof *subject);
+    if (subject == NULL || case_has_threads(benchmark) ||
+        !bench_plan_create(&plan, benchmark, berm__max_u64(operations, 1), options->seed)) {
+        free(subject);
+        (void)snprintf(error, error_capacity, "%s: cannot be run bare", benchmark->name);
+        return -1;
+    }
+    // The warm-up is the same whatever `operations` is: two runs differ in the measured part alone.
+    plan.operations = 1;
+    bench_subject_open(subject, options, 0, &plan);
+    plan.operations = berm__max_u64(operations, 1);
+    if (!subject->has_failed)
+        (void)bench_batch(subject, &plan, operations);
+    bench_subject_close(subject, &plan);
+    bench_plan_destroy(&plan);
+    bool has_failed = subject->has_failed;
+    if (has_failed)
+        (void)snprintf(error, error_capacity, "%s: %s", benchmark->name, subject->failure);
+    free(subject);
+    return has_failed ? -1 : 0;
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// One allocator during one benchmark, and the loops that are measured.
+#ifndef STRESS_BENCH_SUBJECT_H
+#define STRESS_BENCH_SUBJECT_H
+
+#include <pthread.h>
+
+#include "stress/bench/bench.h"
+#include "stress/histogram.h"
+
+// What a round of churn does: the same for every allocator.
+typedef struct bench_step {
+    uint64_t size_bytes; // allocated in place of
+    uint32_t slot;       // what is freed
+} bench_step_t;
+
+typedef struct bench_plan {
+    const bench_case_t *benchmark;
+    uint64_t operations; // of a round
+    uint64_t slots;      // live blocks of a thread
+    uint64_t *sizes;     // of each slot at first
+    bench_step_t *steps; // of a round
+} bench_plan_t;
+
+bool bench_plan_create(bench_plan_t *plan, const bench_case_t *benchmark, uint64_t operations,
+                       uint64_t seed);
+void bench_plan_destroy(bench_plan_t *plan);
+
+typedef struct bench_block {
+    uint64_t addr, size_bytes;
+} bench_block_t;
+
+typedef struct bench_subject {
+    const stress_allocator_ops_t *ops;
+    bench_kept_t *kept; // where the allocator stays, if it can be made only once
+    stress_allocator_t *allocator;
+    bool is_locked; // calls of several threads go through `lock`
+    pthread_mutex_t lock;
+    void *streams[2];        // one for each thread
+    bench_block_t *slots[2]; // live blocks of each thread
+    bool has_failed;
+    char failure[128];
+    histogram_t times;
+    double instructions;
+    double host_bytes;
+    double means[BENCH_ROUNDS_MAX], per_mutex[BENCH_ROUNDS_MAX], ratios[BENCH_ROUNDS_MAX];
+    uint32_t rounds;
+} bench_subject_t;
+
+// Creates the options' allocator of that number and fills its slots. A failure is kept in the
+// subject.
+void bench_subject_open(bench_subject_t *subject, bench_options_t *options, size_t number,
+                        const bench_plan_t *plan);
+void bench_subject_close(bench_subject_t *subject, const bench_plan_t *plan);
+void bench_subject_fail(bench_subject_t *subject, const char *what);
+
+// `operations` operations, at most the plan's, in this thread as a batch; false when the allocator
+// failed.
+bool bench_batch(bench_subject_t *subject, const bench_plan_t *plan, uint64_t operations);
+// The same, each operation timed by itself.
+bool bench_singles(bench_subject_t *subject, const bench_plan_t *plan, uint64_t operations,
+                   uint64_t clock_cost_ns);
+// A round of BENCH_LOCAL or BENCH_REMOTE; wall time in ns, or -1 when something failed.
+double bench_threads(bench_subject_t *subject, const bench_plan_t *plan);
+
+#endif

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# The one place for the versions of what the real baselines are made of.
+# shellcheck shell=bash disable=SC2034
+TORCH_VERSION=2.15.0
+TORCH_PYTHON=3.12                # which of torch's wheels; no Python runs it
+CUDA_RUNTIME_VERSION=13.2.86     # headers that go with that torch
+RMM_VERSION=26.10.0
+RAPIDS_LOGGER_VERSION=0.3.0
