@@ -172,7 +172,6 @@ berm_status_t berm_option_set(const char *name, const char *value) {
     if (status != BERM_OK)
         return status;
     berm_heap_t *heap = &berm__heap;
-    bool is_limit = strcmp(name, "limit") == 0 || strcmp(name, "per_process_memory_fraction") == 0;
     berm__mutex_lock(&heap->lock);
     status = berm__option_set(&heap->options, name, value, true, error, sizeof error);
     if (status == BERM_OK) // only these overrule what berm_limit_set has set, even by an old value

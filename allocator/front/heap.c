@@ -150,8 +150,8 @@ static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment,
         return status;
     if (cache != NULL && cache->pool == block.pool) {
         berm__cache_merge(cache);
-        berm__cache_shed(cache, block.size_bytes);
-        if (berm__cache_free(cache, segment, addr) == BERM_OK)
+        if (berm__cache_make_room(cache, block.size_bytes) &&
+            berm__cache_free(cache, segment, addr) == BERM_OK)
             return BERM_OK;
     }
     if (berm__device_stream(device, handle, &stream) != BERM_OK) {

@@ -191,26 +191,25 @@ static void slots_give(berm_cache_t *cache, unsigned size_class, uint32_t keep) 
     cache->bytes -= give * berm__size_class_bytes(size_class);
 }
 
-static void large_give(berm_cache_t *cache, uint32_t keep) {
-    uint32_t give = cache->large_count > keep ? cache->large_count - keep : 0;
-    for (uint32_t i = 0; i < give; i++) {
+static void large_give(berm_cache_t *cache) {
+    for (uint32_t i = 0; i < cache->large_count; i++) {
         cache->bytes -= cache->large[i].size_bytes;
         berm__large_give(cache->pool, cache->large[i].segment, cache->large[i].range);
     }
-    memmove(cache->large, cache->large + give,
-            (cache->large_count - give) * sizeof(berm_cache_large_t));
-    cache->large_count -= give;
+    cache->large_count = 0;
 }
 
-void berm__cache_shed(berm_cache_t *cache, uint64_t size_bytes) {
+bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES) {
-        if (cache->large_count == BERM_CACHE_LARGE)
-            large_give(cache, BERM_CACHE_LARGE / 2);
-        return;
+        bool has_room = cache->large_count < BERM_CACHE_LARGE;
+        if (!has_room)
+            large_give(cache);
+        return has_room;
     }
     unsigned size_class = berm__size_class_of(size_bytes);
     if (cache->count[size_class] == bin_capacity(size_class))
         slots_give(cache, size_class, bin_capacity(size_class) / 2);
+    return true;
 }
 
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
@@ -237,7 +236,7 @@ void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
 static void cache_drain(berm_cache_t *cache) {
     for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
         slots_give(cache, size_class, 0);
-    large_give(cache, 0);
+    large_give(cache);
     berm__cache_merge(cache);
 }
 

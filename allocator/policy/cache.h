@@ -125,7 +125,8 @@ void berm__cache_merge(berm_cache_t *cache);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
 // free slots. Locked; called by the owner.
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
-// Makes room for a block of `size_bytes`, by giving half of a full bin back. As refill.
-void berm__cache_shed(berm_cache_t *cache, uint64_t size_bytes);
+// Makes room for a block of `size_bytes` by giving half of a full bin back; false for a large block
+// when one is cached, which is given back too. As refill.
+bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes);
 
 #endif
