@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "host/mem.h"
 
 static ordered_key_t gap_key(const void *stream, uint64_t addr) {
     return (ordered_key_t){(uint64_t)(uintptr_t)stream, addr, 0};
@@ -84,9 +85,15 @@ static void block_cut(pytorch_block_t *block, pytorch_block_t *high, uint64_t si
 
 // --- segments ------------------------------------------------------------------------------------
 
+static void handles_free(expandable_segment_t *segment) {
+    if (segment->handles != NULL)
+        berm__mem_unreserve(segment->handles, segment->page_count * sizeof *segment->handles);
+}
+
 static bool segment_reserve(expandable_segment_t *segment, uint64_t wanted_bytes) {
     segment->page_count = pages_of(segment, wanted_bytes);
-    segment->handles = calloc(segment->page_count, sizeof *segment->handles);
+    // Most pages are never used: this costs memory only where it is written.
+    segment->handles = berm__mem_reserve(segment->page_count * sizeof *segment->handles);
     return segment->handles != NULL &&
            stress_driver()->address_reserve(&segment->addr,
                                             segment->page_count * segment->page_bytes, 0, 0,
@@ -105,7 +112,7 @@ static pytorch_block_t *segment_create(expandable_t *x, void *stream, bool is_sm
     if (segment == NULL || gap == NULL || block == NULL ||
         !segment_reserve(segment, x->device_bytes + x->device_bytes / 8)) {
         if (segment != NULL)
-            free(segment->handles);
+            handles_free(segment);
         if (block != NULL)
             pytorch_block_destroy(block);
         free(segment);
@@ -124,7 +131,7 @@ static pytorch_block_t *segment_create(expandable_t *x, void *stream, bool is_sm
 static void segment_destroy(expandable_t *x, expandable_segment_t *segment) {
     (void)stress_driver()->address_free(segment->addr, segment->page_count * segment->page_bytes);
     ordered_set_remove(&x->segments, &segment->node);
-    free(segment->handles);
+    handles_free(segment);
     free(segment);
 }
 

@@ -5,8 +5,6 @@
 //
 // Not modelled: nothing; that is the point. No audit: its own statistics are what is compared with
 // the device's ledger. May fail: not set up.
-#include <stdlib.h>
-
 #include "stress/baselines/baselines.h"
 #include "stress/baselines/real.h"
 
@@ -26,23 +24,14 @@ static const real_source_t torch_expandable = {
     .set_up = "./run torch-setup",
 };
 
-static stress_allocator_t *torch_create(const real_source_t *source,
-                                        const stress_allocator_options_t *options, char *error,
-                                        size_t error_capacity) {
-    // It warns at each failed mapping, which a search for the smallest capacity makes by the
-    // hundred. Read when its library is loaded.
-    (void)setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
-    return real_create(source, options, error, error_capacity);
-}
-
 static stress_allocator_t *native_create(const stress_allocator_options_t *options, char *error,
                                          size_t error_capacity) {
-    return torch_create(&torch_native, options, error, error_capacity);
+    return real_create(&torch_native, options, error, error_capacity);
 }
 
 static stress_allocator_t *expandable_create(const stress_allocator_options_t *options, char *error,
                                              size_t error_capacity) {
-    return torch_create(&torch_expandable, options, error, error_capacity);
+    return real_create(&torch_expandable, options, error, error_capacity);
 }
 
 const stress_allocator_ops_t stress_torch_native_ops = {

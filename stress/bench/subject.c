@@ -26,7 +26,10 @@
 enum {
     LOCAL_SLOTS = 100,
     WARM_STEPS_MAX = 100000,
+    CLOCK_STEPS = 1024, // between looks at the clock
 };
+
+#define TIME_MAX_NS UINT64_C(60000000000)
 
 // --- the plan ------------------------------------------------------------------------------------
 
@@ -74,9 +77,22 @@ void bench_subject_fail(bench_subject_t *subject, const char *what) {
     subject->has_failed = true;
 }
 
+// Takes the time since *start_ns off what is left; false, and a failure, when that is used up.
+static bool time_take(bench_subject_t *subject, uint64_t *start_ns) {
+    uint64_t now_ns = meter_clock_ns();
+    uint64_t spent_ns = now_ns - *start_ns;
+    *start_ns = now_ns;
+    subject->left_ns = spent_ns < subject->left_ns ? subject->left_ns - spent_ns : 0;
+    if (subject->left_ns == 0)
+        bench_subject_fail(subject, "took more than a minute");
+    return subject->left_ns > 0;
+}
+
 // What the allocator's own records take on the host; berm says it, of others jemalloc knows what
-// the process allocated.
+// the process allocated, but for jemalloc's arenas of device memory, which it counts too.
 static bool host_bytes_read(const bench_subject_t *subject, uint64_t *bytes) {
+    if (subject->ops == &stress_jemalloc_ops)
+        return false;
     if (subject->ops != &stress_berm_ops)
         return meter_host_bytes(bytes);
     berm_stats_t stats = {.size = sizeof stats};
@@ -94,7 +110,10 @@ static void subject_fill(bench_subject_t *subject, const bench_plan_t *plan, int
     }
     uint64_t before = 0, after = 0;
     bool is_known = host_bytes_read(subject, &before);
+    uint64_t start_ns = meter_clock_ns();
     for (uint64_t i = 0; i < plan->slots && !subject->has_failed; i++) {
+        if (i % CLOCK_STEPS == 0 && !time_take(subject, &start_ns))
+            break;
         bench_block_t *block = &subject->slots[thread][i];
         block->size_bytes = plan->sizes[i];
         if (subject->ops->alloc(subject->allocator, block->size_bytes, subject->streams[thread],
@@ -139,6 +158,7 @@ void bench_subject_open(bench_subject_t *subject, bench_options_t *options, size
     subject->ops = options->allocators[number];
     subject->kept = subject->ops->is_per_process ? &options->kept[number] : NULL;
     subject->instructions = subject->host_bytes = -1;
+    subject->left_ns = TIME_MAX_NS;
     subject->is_locked = threads > 1 && subject->ops != &stress_berm_ops;
     (void)pthread_mutex_init(&subject->lock, NULL);
     subject_create(subject, options, threads);
@@ -216,9 +236,13 @@ static bool step(bench_subject_t *subject, const bench_step_t *at) {
 
 bool bench_batch(bench_subject_t *subject, const bench_plan_t *plan, uint64_t operations) {
     bool is_good = true;
-    for (uint64_t i = 0; i < operations && is_good; i++)
+    uint64_t start_ns = meter_clock_ns();
+    for (uint64_t i = 0; i < operations && is_good; i++) {
         is_good = plan->steps == NULL ? pair(subject, plan->benchmark->size_bytes)
                                       : step(subject, &plan->steps[i]);
+        if (i % CLOCK_STEPS == CLOCK_STEPS - 1)
+            is_good = time_take(subject, &start_ns) && is_good;
+    }
     if (!is_good)
         bench_subject_fail(subject, "an allocation or a free failed");
     return is_good;
@@ -227,10 +251,14 @@ bool bench_batch(bench_subject_t *subject, const bench_plan_t *plan, uint64_t op
 bool bench_singles(bench_subject_t *subject, const bench_plan_t *plan, uint64_t operations,
                    uint64_t clock_cost_ns) {
     bool is_good = true;
+    uint64_t loop_start_ns = meter_clock_ns();
     for (uint64_t i = 0; i < operations && is_good; i++) {
+        if (i % CLOCK_STEPS == CLOCK_STEPS - 1)
+            is_good = time_take(subject, &loop_start_ns);
         uint64_t start_ns = meter_clock_ns();
-        is_good = plan->steps == NULL ? pair(subject, plan->benchmark->size_bytes)
-                                      : step(subject, &plan->steps[i]);
+        is_good = (plan->steps == NULL ? pair(subject, plan->benchmark->size_bytes)
+                                       : step(subject, &plan->steps[i])) &&
+                  is_good;
         uint64_t spent_ns = meter_clock_ns() - start_ns;
         histogram_add(&subject->times, spent_ns > clock_cost_ns ? spent_ns - clock_cost_ns : 0);
     }

@@ -38,6 +38,7 @@ typedef struct bench_subject {
     pthread_mutex_t lock;
     void *streams[2];        // one for each thread
     bench_block_t *slots[2]; // live blocks of each thread
+    uint64_t left_ns;        // of the time this benchmark may take it, a minute
     bool has_failed;
     char failure[128];
     histogram_t times;

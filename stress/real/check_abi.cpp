@@ -9,7 +9,8 @@
 
 #define SAME_OFFSET(ours, field, theirs, name)                                                     \
     static_assert(offsetof(ours, field) == offsetof(theirs, name), #name)
-#define SAME_VALUE(ours, theirs) static_assert(static_cast<int>(theirs) == static_cast<int>(ours), #ours)
+#define SAME_VALUE(ours, theirs)                                                                   \
+    static_assert(static_cast<int>(theirs) == static_cast<int>(ours), #ours)
 
 static_assert(sizeof(cudart_device_prop_t) == sizeof(cudaDeviceProp));
 static_assert(sizeof(cudart_pointer_attributes_t) == sizeof(cudaPointerAttributes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMM's pool and arena behind real.h: compiled by setup_rmm.sh against the headers of the PyPI wheel
-// (the CCCL inside it comes first).
+// RMM's pool and arena behind real.h: compiled by setup_rmm.sh against the headers of the PyPI
+// wheel (the CCCL inside it comes first).
 //
 // From RMM's headers, unchanged: the stream-ordered base with its events, waits and merging of
 // streams, the best-fit coalescing free list, the arenas with their superblocks. RMM compiles the
@@ -29,7 +29,8 @@
 #define BERM_RMM_VERSION "unknown"
 #endif
 
-// --- instead of librmm's own, which ask its static runtime ----------------------------------------
+// --- instead of librmm's own, which ask its static runtime
+// ----------------------------------------
 
 RMM_NAMESPACE_BEGIN
 
@@ -110,8 +111,9 @@ Upstream upstream;
 class Pool final : public rmm::mr::detail::stream_ordered_memory_resource<
                        Pool, rmm::mr::detail::coalescing_free_list> {
   public:
-    using Base = rmm::mr::detail::stream_ordered_memory_resource<
-        Pool, rmm::mr::detail::coalescing_free_list>;
+    using Base =
+        rmm::mr::detail::stream_ordered_memory_resource<Pool,
+                                                        rmm::mr::detail::coalescing_free_list>;
     friend Base;
 
     Pool(std::size_t initial_bytes, std::optional<std::size_t> most_bytes)
@@ -193,7 +195,8 @@ class Pool final : public rmm::mr::detail::stream_ordered_memory_resource<
     void give_back(std::size_t bytes, Blocks &blocks) {
         if (bytes > *most_bytes_)
             return;
-        for (auto at = blocks.cbegin(); at != blocks.cend() && *most_bytes_ - size_bytes_ < bytes;) {
+        for (auto at = blocks.cbegin();
+             at != blocks.cend() && *most_bytes_ - size_bytes_ < bytes;) {
             const auto candidate = at++;
             const auto whole = taken_.find(candidate->pointer());
             if (!candidate->is_head() || whole == taken_.end() ||
@@ -228,7 +231,9 @@ std::size_t largest_free(const Pool &pool) {
 // --- arena ---------------------------------------------------------------------------------------
 
 struct DeviceMemory {
-    void *allocate(cuda::stream_ref, std::size_t bytes, std::size_t) { return upstream.take(bytes); }
+    void *allocate(cuda::stream_ref, std::size_t bytes, std::size_t) {
+        return upstream.take(bytes);
+    }
     void deallocate(cuda::stream_ref, void *addr, std::size_t bytes, std::size_t) noexcept {
         upstream.give(addr, bytes);
     }
@@ -238,7 +243,8 @@ struct DeviceMemory {
     }
     bool operator==(const DeviceMemory &) const noexcept { return true; }
     bool operator!=(const DeviceMemory &) const noexcept { return false; }
-    friend constexpr void get_property(const DeviceMemory &, cuda::mr::device_accessible) noexcept {}
+    friend constexpr void get_property(const DeviceMemory &, cuda::mr::device_accessible) noexcept {
+    }
 };
 
 class Arena final {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's own CUDA caching allocator behind real.h: compiled by setup_torch.sh against the headers
-// of an installed torch and linked with its libc10 and libc10_cuda alone. No line of the allocator is
-// here; nor is Python or any other of torch's libraries needed.
+// PyTorch's own CUDA caching allocator behind real.h: compiled by setup_torch.sh against the
+// headers of an installed torch and linked with its libc10 and libc10_cuda alone. No line of the
+// allocator is here; nor is Python or any other of torch's libraries needed.
 //
 // The mode is what PYTORCH_CUDA_ALLOC_CONF says when libc10_cuda reads it, so it is set before the
 // first call into it. Statistics, peaks and the largest free block are the allocator's own.
@@ -17,12 +17,15 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/cuda/PeerToPeerAccess.h>
+#include <c10/util/Flags.h>
 
 #include "stress/real/real.h"
 
 #ifndef BERM_TORCH_VERSION
 #define BERM_TORCH_VERSION "unknown"
 #endif
+
+C10_DECLARE_int(caffe2_log_level); // errors only from 2 on
 
 namespace c10::cuda::_internal {
 // Exported by libc10_cuda for libtorch, which sets it; no header declares it for others.
@@ -105,6 +108,9 @@ const char *stress_real_error() {
 int stress_real_create(const stress_real_options_t *options, char *error,
                        std::size_t error_capacity) {
     environment_set(*options);
+    // It warns at each failed mapping, which a search for the smallest capacity makes by the
+    // hundred.
+    FLAGS_caffe2_log_level = 2;
     const int result = guarded([&] {
         c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
         device = static_cast<c10::DeviceIndex>(options->device);
@@ -146,8 +152,8 @@ int stress_real_record_stream(std::uint64_t addr, void *stream) {
         auto *base = allocator::get();
         c10::DataPtr data(pointer(addr), pointer(addr), base->raw_deleter(),
                           c10::Device(c10::DeviceType::CUDA, device));
-        allocator::recordStream(data, c10::cuda::getStreamFromExternal(
-                                          static_cast<cudaStream_t>(stream), device));
+        allocator::recordStream(
+            data, c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), device));
         (void)data.release_context();
     });
 }
