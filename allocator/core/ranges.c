@@ -30,41 +30,69 @@ static bin_t bin_of(uint64_t size_bytes) {
                    (unsigned)(units >> (lg - BERM_BIN_LINEAR_LG)) & (BERM_BIN_LINEAR - 1)};
 }
 
-static void bin_insert(berm_ranges_t *ranges, berm_range_t *range) {
-    bin_t bin = bin_of(range->size_bytes);
-    berm__list_push_front(&ranges->bins[bin.level][bin.linear], &range->as.bin);
-    ranges->linear_bits[bin.level] =
-        (uint16_t)(ranges->linear_bits[bin.level] | (1u << bin.linear));
-    ranges->level_bits |= UINT64_C(1) << bin.level;
-    ranges->free_bytes += range->size_bytes;
+static berm_bins_t *bins_for(berm_ranges_t *ranges, berm_range_state_t state) {
+    return state == BERM_RANGE_FREE   ? &ranges->free
+           : state == BERM_RANGE_VOID ? &ranges->voids
+                                      : NULL;
 }
 
+// Puts a range into the bin of its size, if its state has bins.
+static void bin_insert(berm_ranges_t *ranges, berm_range_t *range) {
+    berm_bins_t *bins = bins_for(ranges, (berm_range_state_t)range->state);
+    if (bins == NULL)
+        return;
+    bin_t bin = bin_of(range->size_bytes);
+    berm__list_push_front(&bins->bins[bin.level][bin.linear], &range->as.bin);
+    bins->linear_bits[bin.level] = (uint16_t)(bins->linear_bits[bin.level] | (1u << bin.linear));
+    bins->level_bits |= UINT64_C(1) << bin.level;
+    if (range->state == BERM_RANGE_FREE)
+        ranges->free_bytes += range->size_bytes;
+}
+
+// Takes a range out of its bin, if it is in one.
 static void bin_remove(berm_ranges_t *ranges, berm_range_t *range) {
+    berm_bins_t *bins = bins_for(ranges, berm__range_state(range));
+    if (bins == NULL)
+        return;
     bin_t bin = bin_of(range->size_bytes);
     berm__list_remove(&range->as.bin);
-    ranges->free_bytes -= range->size_bytes;
-    if (!berm__list_is_empty(&ranges->bins[bin.level][bin.linear]))
+    if (range->state == BERM_RANGE_FREE)
+        ranges->free_bytes -= range->size_bytes;
+    if (!berm__list_is_empty(&bins->bins[bin.level][bin.linear]))
         return;
-    ranges->linear_bits[bin.level] =
-        (uint16_t)(ranges->linear_bits[bin.level] & ~(1u << bin.linear));
-    if (ranges->linear_bits[bin.level] == 0)
-        ranges->level_bits &= ~(UINT64_C(1) << bin.level);
+    bins->linear_bits[bin.level] = (uint16_t)(bins->linear_bits[bin.level] & ~(1u << bin.linear));
+    if (bins->linear_bits[bin.level] == 0)
+        bins->level_bits &= ~(UINT64_C(1) << bin.level);
 }
 
-// The first bin that is not empty, from `bin` on; false at the end.
-static bool bin_seek(const berm_ranges_t *ranges, bin_t *bin) {
+// The first bin that is not empty, from `bin` upwards; false at the end.
+static bool bin_seek(const berm_bins_t *bins, bin_t *bin) {
     unsigned linear = bin->linear < BERM_BIN_LINEAR
-                          ? ranges->linear_bits[bin->level] & (0xffffu << bin->linear) & 0xffffu
+                          ? bins->linear_bits[bin->level] & (0xffffu << bin->linear) & 0xffffu
                           : 0;
     if (linear == 0) {
         uint64_t levels =
-            bin->level + 1 < 64 ? ranges->level_bits & (~UINT64_C(0) << (bin->level + 1)) : 0;
+            bin->level + 1 < 64 ? bins->level_bits & (~UINT64_C(0) << (bin->level + 1)) : 0;
         if (levels == 0)
             return false;
         bin->level = berm__bit_lowest(levels);
-        linear = ranges->linear_bits[bin->level];
+        linear = bins->linear_bits[bin->level];
     }
     bin->linear = berm__bit_lowest(linear);
+    return true;
+}
+
+// The first bin that is not empty, below `bin` downwards; false at the end.
+static bool bin_seek_down(const berm_bins_t *bins, bin_t *bin) {
+    unsigned linear = bins->linear_bits[bin->level] & ((1u << bin->linear) - 1);
+    if (linear == 0) {
+        uint64_t levels = bins->level_bits & ((UINT64_C(1) << bin->level) - 1);
+        if (levels == 0)
+            return false;
+        bin->level = berm__bit_highest(levels);
+        linear = bins->linear_bits[bin->level];
+    }
+    bin->linear = berm__bit_highest(linear);
     return true;
 }
 
@@ -80,9 +108,9 @@ static bool range_fits(const berm_range_t *range, uint64_t base, uint64_t size_b
 }
 
 // The smallest range of a bin that fits, among the first `walk_max`; NULL if none does.
-static berm_range_t *bin_best(berm_ranges_t *ranges, bin_t bin, uint64_t base, uint64_t size_bytes,
+static berm_range_t *bin_best(berm_bins_t *bins, bin_t bin, uint64_t base, uint64_t size_bytes,
                               uint64_t alignment_bytes, uint64_t walk_max) {
-    berm_list_t *head = &ranges->bins[bin.level][bin.linear];
+    berm_list_t *head = &bins->bins[bin.level][bin.linear];
     berm_range_t *best = NULL;
     for (berm_list_t *link = head->next; link != head && walk_max > 0;
          link = link->next, walk_max--) {
@@ -99,15 +127,16 @@ berm_range_t *berm__ranges_find(berm_ranges_t *ranges, uint64_t base, uint64_t s
     if (size_bytes > ranges->span_bytes)
         return NULL;
     bool is_exact = alignment_bytes <= BERM_RANGE_UNIT_BYTES;
-    for (bin_t bin = bin_of(size_bytes); bin_seek(ranges, &bin); bin.linear++) {
+    for (bin_t bin = bin_of(size_bytes); bin_seek(&ranges->free, &bin); bin.linear++) {
         berm_range_t *range =
-            bin_best(ranges, bin, base, size_bytes, alignment_bytes, BIN_WALK_MAX);
+            bin_best(&ranges->free, bin, base, size_bytes, alignment_bytes, BIN_WALK_MAX);
         if (range != NULL)
             return range;
     }
     // Only the own bin (or, for an alignment, any) can still hold a fit beyond the bounded walk.
-    for (bin_t bin = bin_of(size_bytes); bin_seek(ranges, &bin); bin.linear++) {
-        berm_range_t *range = bin_best(ranges, bin, base, size_bytes, alignment_bytes, UINT64_MAX);
+    for (bin_t bin = bin_of(size_bytes); bin_seek(&ranges->free, &bin); bin.linear++) {
+        berm_range_t *range =
+            bin_best(&ranges->free, bin, base, size_bytes, alignment_bytes, UINT64_MAX);
         if (range != NULL || is_exact)
             return range;
     }
@@ -148,39 +177,33 @@ berm_range_t *berm__ranges_carve(berm_ranges_t *ranges, berm_range_t *range, uin
     uint64_t cut_end = start_bytes + size_bytes;
     BERM_INSIST(start_bytes >= range->start_bytes && cut_end <= end && size_bytes > 0,
                 "carve lies inside its range");
-    bool was_free = range->state == BERM_RANGE_FREE;
-    if (was_free)
-        bin_remove(ranges, range);
+    bin_remove(ranges, range);
     if (cut_end < end) {
         berm_range_t *right = range_insert_after(ranges, range, cut_end, end - cut_end);
         range->size_bytes = cut_end - range->start_bytes;
-        if (was_free)
-            bin_insert(ranges, right);
+        bin_insert(ranges, right);
     }
     if (start_bytes > range->start_bytes) {
         berm_range_t *cut = range_insert_after(ranges, range, start_bytes, size_bytes);
         range->size_bytes = start_bytes - range->start_bytes;
-        if (was_free)
-            bin_insert(ranges, range);
+        bin_insert(ranges, range);
         range = cut;
     }
     range->state = (uint8_t)state;
-    if (state == BERM_RANGE_FREE)
-        bin_insert(ranges, range);
+    bin_insert(ranges, range);
     return range;
 }
 
 void berm__ranges_lift(berm_ranges_t *ranges, berm_range_t *range, berm_range_state_t state) {
-    if (range->state == BERM_RANGE_FREE)
-        bin_remove(ranges, range);
+    bin_remove(ranges, range);
     range->state = (uint8_t)state;
-    if (state == BERM_RANGE_FREE)
-        bin_insert(ranges, range);
+    bin_insert(ranges, range);
 }
 
 void berm__ranges_absorb_next(berm_ranges_t *ranges, berm_range_t *range) {
     berm_range_t *next = range->next;
-    BERM_ASSERT(next != NULL && next->state != BERM_RANGE_FREE && range->state != BERM_RANGE_FREE,
+    BERM_ASSERT(next != NULL && bins_for(ranges, (berm_range_state_t)next->state) == NULL &&
+                    bins_for(ranges, (berm_range_state_t)range->state) == NULL,
                 "absorbed ranges are lifted out of their bins first");
     range->size_bytes += next->size_bytes;
     range_drop(ranges, next);
@@ -188,39 +211,34 @@ void berm__ranges_absorb_next(berm_ranges_t *ranges, berm_range_t *range) {
 
 berm_range_t *berm__ranges_settle(berm_ranges_t *ranges, berm_range_t *range,
                                   berm_range_state_t state) {
-    if (range->state == BERM_RANGE_FREE)
-        bin_remove(ranges, range);
+    bin_remove(ranges, range);
     range->state = (uint8_t)state;
     range->owner = NULL;
     range->is_slab = 0;
-    if (state != BERM_RANGE_FREE && state != BERM_RANGE_VOID)
+    if (bins_for(ranges, state) == NULL)
         return range;
     berm_range_t *next = range->next;
     if (next != NULL && berm__range_state(next) == state) {
-        if (state == BERM_RANGE_FREE)
-            bin_remove(ranges, next);
+        bin_remove(ranges, next);
         range->size_bytes += next->size_bytes;
         range_drop(ranges, next);
     }
     berm_range_t *prev = range->prev;
     if (prev != NULL && berm__range_state(prev) == state) {
-        if (state == BERM_RANGE_FREE)
-            bin_remove(ranges, prev);
+        bin_remove(ranges, prev);
         prev->size_bytes += range->size_bytes;
         range_drop(ranges, range);
         range = prev;
     }
-    if (state == BERM_RANGE_FREE)
-        bin_insert(ranges, range);
+    bin_insert(ranges, range);
     return range;
 }
 
 const berm_range_t *berm__ranges_largest_free(const berm_ranges_t *ranges) {
-    if (ranges->level_bits == 0)
+    bin_t bin = {BERM_BIN_LEVELS - 1, BERM_BIN_LINEAR};
+    if (!bin_seek_down(&ranges->free, &bin))
         return NULL;
-    unsigned level = berm__bit_highest(ranges->level_bits);
-    unsigned linear = berm__bit_highest(ranges->linear_bits[level]);
-    const berm_list_t *head = &ranges->bins[level][linear];
+    const berm_list_t *head = &ranges->free.bins[bin.level][bin.linear];
     const berm_range_t *largest = NULL;
     for (berm_list_t *link = head->next; link != head; link = link->next) {
         const berm_range_t *range = range_of_bin(link);
@@ -230,20 +248,44 @@ const berm_range_t *berm__ranges_largest_free(const berm_ranges_t *ranges) {
     return largest;
 }
 
-static berm_range_t *bin_head_range(berm_ranges_t *ranges, bin_t bin) {
-    return bin_seek(ranges, &bin) ? range_of_bin(ranges->bins[bin.level][bin.linear].next) : NULL;
+static berm_range_t *bin_head_range(berm_bins_t *bins, bin_t bin) {
+    return range_of_bin(bins->bins[bin.level][bin.linear].next);
 }
 
 berm_range_t *berm__ranges_bin_first(berm_ranges_t *ranges, uint64_t size_bytes) {
-    return bin_head_range(ranges, bin_of(size_bytes));
+    bin_t bin = bin_of(size_bytes);
+    return bin_seek(&ranges->free, &bin) ? bin_head_range(&ranges->free, bin) : NULL;
 }
 
 berm_range_t *berm__ranges_bin_next(berm_ranges_t *ranges, berm_range_t *range) {
     bin_t bin = bin_of(range->size_bytes);
-    if (range->as.bin.next != &ranges->bins[bin.level][bin.linear])
+    if (range->as.bin.next != &ranges->free.bins[bin.level][bin.linear])
         return range_of_bin(range->as.bin.next);
     bin.linear++;
-    return bin_head_range(ranges, bin);
+    return bin_seek(&ranges->free, &bin) ? bin_head_range(&ranges->free, bin) : NULL;
+}
+
+berm_range_t *berm__ranges_bin_last(berm_ranges_t *ranges) {
+    bin_t bin = {BERM_BIN_LEVELS - 1, BERM_BIN_LINEAR};
+    return bin_seek_down(&ranges->free, &bin) ? bin_head_range(&ranges->free, bin) : NULL;
+}
+
+berm_range_t *berm__ranges_bin_prev(berm_ranges_t *ranges, berm_range_t *range) {
+    bin_t bin = bin_of(range->size_bytes);
+    if (range->as.bin.next != &ranges->free.bins[bin.level][bin.linear])
+        return range_of_bin(range->as.bin.next);
+    return bin_seek_down(&ranges->free, &bin) ? bin_head_range(&ranges->free, bin) : NULL;
+}
+
+berm_range_t *berm__ranges_find_void(berm_ranges_t *ranges, uint64_t size_bytes) {
+    for (bin_t bin = bin_of(size_bytes); bin_seek(&ranges->voids, &bin); bin.linear++) {
+        // A larger bin than the request's own has only ranges that fit.
+        berm_range_t *range =
+            bin_best(&ranges->voids, bin, 0, size_bytes, BERM_RANGE_UNIT_BYTES, BIN_WALK_MAX);
+        if (range != NULL)
+            return range;
+    }
+    return NULL;
 }
 
 berm_range_t *berm__ranges_at(const berm_ranges_t *ranges, uint64_t offset_bytes) {
@@ -253,17 +295,23 @@ berm_range_t *berm__ranges_at(const berm_ranges_t *ranges, uint64_t offset_bytes
     return range;
 }
 
-bool berm__ranges_init(berm_ranges_t *ranges, uint64_t span_bytes, berm_node_slab_t *nodes) {
-    *ranges = (berm_ranges_t){.span_bytes = span_bytes, .nodes = nodes};
+static void bins_init(berm_bins_t *bins) {
     for (unsigned level = 0; level < BERM_BIN_LEVELS; level++)
         for (unsigned linear = 0; linear < BERM_BIN_LINEAR; linear++)
-            berm__list_init(&ranges->bins[level][linear]);
+            berm__list_init(&bins->bins[level][linear]);
+}
+
+bool berm__ranges_init(berm_ranges_t *ranges, uint64_t span_bytes, berm_node_slab_t *nodes) {
+    *ranges = (berm_ranges_t){.span_bytes = span_bytes, .nodes = nodes};
+    bins_init(&ranges->free);
+    bins_init(&ranges->voids);
     berm_range_t *all = berm__node_slab_take(nodes);
     if (all == NULL)
         return false;
     *all = (berm_range_t){.size_bytes = span_bytes, .state = BERM_RANGE_VOID};
     ranges->first = all;
     ranges->range_count = 1;
+    bin_insert(ranges, all);
     return true;
 }
 
@@ -272,31 +320,31 @@ void berm__ranges_destroy(berm_ranges_t *ranges) {
         range_drop(ranges, ranges->first);
 }
 
-// I3: bins hold FREE ranges of their own sizes, as many as there are, and the bitmaps agree.
-static bool bins_agree(const berm_ranges_t *ranges, uint64_t free_count) {
+// I3: bins hold ranges of their state and sizes, as many as there are, and the bitmaps agree.
+static bool bins_agree(const berm_bins_t *bins, berm_range_state_t state, uint64_t count) {
     uint64_t binned = 0;
     for (unsigned level = 0; level < BERM_BIN_LEVELS; level++) {
         for (unsigned linear = 0; linear < BERM_BIN_LINEAR; linear++) {
-            const berm_list_t *head = &ranges->bins[level][linear];
-            bool bit = (ranges->linear_bits[level] >> linear & 1) != 0;
+            const berm_list_t *head = &bins->bins[level][linear];
+            bool bit = (bins->linear_bits[level] >> linear & 1) != 0;
             if (bit == berm__list_is_empty(head))
                 return false;
             for (berm_list_t *link = head->next; link != head; link = link->next, binned++) {
                 const berm_range_t *range = range_of_bin(link);
                 bin_t bin = bin_of(range->size_bytes);
-                if (range->state != BERM_RANGE_FREE || bin.level != level || bin.linear != linear)
+                if (range->state != state || bin.level != level || bin.linear != linear)
                     return false;
             }
         }
-        bool level_bit = (ranges->level_bits >> level & 1) != 0;
-        if (level_bit != (ranges->linear_bits[level] != 0))
+        bool level_bit = (bins->level_bits >> level & 1) != 0;
+        if (level_bit != (bins->linear_bits[level] != 0))
             return false;
     }
-    return binned == free_count;
+    return binned == count && bins->level_bits >> BERM_BIN_LEVELS == 0;
 }
 
 int berm__ranges_check(const berm_ranges_t *ranges, char *error, size_t error_capacity) {
-    uint64_t at = 0, free_bytes = 0, free_count = 0;
+    uint64_t at = 0, free_bytes = 0, free_count = 0, void_count = 0;
     const berm_range_t *prev = NULL;
     for (const berm_range_t *range = ranges->first; range != NULL; range = range->next) {
         int broken = 0;
@@ -315,13 +363,15 @@ int berm__ranges_check(const berm_ranges_t *ranges, char *error, size_t error_ca
             free_bytes += range->size_bytes;
             free_count++;
         }
+        void_count += range->state == BERM_RANGE_VOID;
         at += range->size_bytes;
         prev = range;
     }
     int broken = 0;
     if (at != ranges->span_bytes)
         broken = 1;
-    else if (!bins_agree(ranges, free_count))
+    else if (!bins_agree(&ranges->free, BERM_RANGE_FREE, free_count) ||
+             !bins_agree(&ranges->voids, BERM_RANGE_VOID, void_count))
         broken = 3;
     else if (free_bytes != ranges->free_bytes)
         broken = 4;

@@ -7,8 +7,8 @@
 // Invariants (checked by berm__ranges_check, numbers of docs/invariants.md):
 //   I1  ranges tile [0, span) in address order without gap or overlap
 //   I2  no two neighbours are both FREE, or both VOID
-//   I3  exactly the FREE ranges are in bins, each in the bin of its size, and the bitmaps say which
-//       bins are not empty
+//   I3  exactly the FREE ranges are in `free`, exactly the VOID ones in `voids`, each in the bin of
+//       its size, and the bitmaps say which bins are not empty
 //   I4  free_bytes is the sum of the FREE ranges' sizes
 //
 // Cost: finding is two bit scans and a bounded walk; taking and giving back are O(1). Only when no
@@ -46,7 +46,7 @@ typedef struct berm_range {
     struct berm_range *prev; // neighbours by address; NULL at the ends
     struct berm_range *next;
     union {
-        berm_list_t bin; // FREE: in its bin
+        berm_list_t bin; // FREE and VOID: in its bin
         struct {
             uint64_t requested_bytes; // LIVE and AWAITED
             uint64_t index;           // LIVE: n-th request of the device, from 1
@@ -77,15 +77,20 @@ static inline bool berm__range_claim(berm_range_t *range) {
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+// Ranges of one state by size: see ranges.c.
+typedef struct berm_bins {
+    uint64_t level_bits;
+    uint16_t linear_bits[BERM_BIN_LEVELS];
+    berm_list_t bins[BERM_BIN_LEVELS][BERM_BIN_LINEAR];
+} berm_bins_t;
+
 typedef struct berm_ranges {
     berm_range_t *first;
     uint64_t span_bytes;
     uint64_t free_bytes;
     uint64_t range_count;
     berm_node_slab_t *nodes;
-    uint64_t level_bits;
-    uint16_t linear_bits[BERM_BIN_LEVELS];
-    berm_list_t bins[BERM_BIN_LEVELS][BERM_BIN_LINEAR];
+    berm_bins_t free, voids;
 } berm_ranges_t;
 
 // One VOID range over [0, span). Takes one node; false if there is none. `nodes` is borrowed.
@@ -109,8 +114,8 @@ berm_range_t *berm__ranges_carve(berm_ranges_t *ranges, berm_range_t *range, uin
 berm_range_t *berm__ranges_settle(berm_ranges_t *ranges, berm_range_t *range,
                                   berm_range_state_t state);
 
-// Joins `range` with the neighbour after it, whatever their states (neither FREE: take them out
-// with berm__ranges_lift first); keeps the state of `range`.
+// Joins `range` with the neighbour after it, whatever their states (neither FREE nor VOID: take
+// them out of their bins with berm__ranges_lift first); keeps the state of `range`.
 void berm__ranges_absorb_next(berm_ranges_t *ranges, berm_range_t *range);
 
 // Gives a range another state without joining it to neighbours.
@@ -123,6 +128,12 @@ const berm_range_t *berm__ranges_largest_free(const berm_ranges_t *ranges);
 // the one after `range`. NULL at the end.
 berm_range_t *berm__ranges_bin_first(berm_ranges_t *ranges, uint64_t size_bytes);
 berm_range_t *berm__ranges_bin_next(berm_ranges_t *ranges, berm_range_t *range);
+// FREE ranges from large to small, by bin; NULL at the end.
+berm_range_t *berm__ranges_bin_last(berm_ranges_t *ranges);
+berm_range_t *berm__ranges_bin_prev(berm_ranges_t *ranges, berm_range_t *range);
+
+// A VOID range of at least `size_bytes`, among the smallest there are; NULL if none.
+berm_range_t *berm__ranges_find_void(berm_ranges_t *ranges, uint64_t size_bytes);
 
 // The range that holds the offset; walks from the start (for questions, not for the data path).
 berm_range_t *berm__ranges_at(const berm_ranges_t *ranges, uint64_t offset_bytes);

@@ -11,7 +11,7 @@
 // Whatever fails, the window is settled by what its granules then are: mapped parts FREE, the rest
 // VOID.
 //
-// Cost: one pass over the pool's ranges. Locks: the device's; its context is current.
+// Cost: bounded by FREE_RANGES_MAX runs. Locks: the device's; its context is current.
 #include "policy/supply.h"
 
 #include "base/bits.h"
@@ -99,18 +99,39 @@ static void run_windows(window_t *best, berm_segment_t *segment, const berm_rang
     }
 }
 
+// The run of open ranges around one of them.
+static void run_offer(window_t *best, berm_segment_t *segment, const berm_range_t *range,
+                      request_t request) {
+    const berm_range_t *run = range;
+    while (range_is_open(run->prev))
+        run = run->prev;
+    uint64_t run_end = range->start_bytes;
+    for (; range_is_open(range); range = range->next)
+        run_end = range->start_bytes + range->size_bytes;
+    if (run_end - run->start_bytes >= request.size_bytes)
+        run_windows(best, segment, run, run_end, request);
+}
+
+// The index: mapped memory that a window can use lies in free ranges, and the larger the more it
+// saves, so only the runs around the largest of them are looked at, and one where everything is to
+// be mapped. So a miss costs the same in a heap of a million blocks. Against a full search,
+// reserved and the share of moved bytes were the same on the recorded traces and MiniMalloc, but
+// for resnet, where the share went from .0075 to .0114 in one pass and from .0122 to .0084 in the
+// next.
+enum {
+    FREE_RANGES_MAX = 32
+};
+
 static void segment_windows(window_t *best, berm_segment_t *segment, request_t request) {
-    for (const berm_range_t *range = segment->ranges.first; range != NULL;) {
-        if (!range_is_open(range)) {
-            range = range->next;
-            continue;
-        }
-        const berm_range_t *run = range;
-        uint64_t run_end = range->start_bytes;
-        for (; range_is_open(range); range = range->next)
-            run_end = range->start_bytes + range->size_bytes;
-        if (run_end - run->start_bytes >= request.size_bytes)
-            run_windows(best, segment, run, run_end, request);
+    uint64_t slack = request.alignment_bytes - BERM_RANGE_UNIT_BYTES;
+    const berm_range_t *unmapped =
+        berm__ranges_find_void(&segment->ranges, request.size_bytes + slack);
+    if (unmapped != NULL)
+        run_offer(best, segment, unmapped, request);
+    berm_range_t *range = berm__ranges_bin_last(&segment->ranges);
+    for (int i = 0; i < FREE_RANGES_MAX && range != NULL; i++) {
+        run_offer(best, segment, range, request);
+        range = berm__ranges_bin_prev(&segment->ranges, range);
     }
 }
 

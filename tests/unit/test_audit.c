@@ -110,7 +110,7 @@ MUTATION(I2_neighbours_are_joined) {
 }
 
 MUTATION(I3_bins_hold_what_is_free) {
-    BREAKS(3, heap.segment->ranges.level_bits, heap.segment->ranges.level_bits ^ 1);
+    BREAKS(3, heap.segment->ranges.free.level_bits, heap.segment->ranges.free.level_bits ^ 1);
     berm_range_t *range = range_in_state(BERM_RANGE_FREE);
     BREAKS(3, range->state, BERM_RANGE_BUSY);
 }
@@ -251,7 +251,10 @@ MUTATION(I16_poisoned_bytes) {
     BREAKS(16, heap.segment->poisoned_bytes, 512);
     BREAKS(16, heap.device->poisoned_bytes, 512);
     berm_range_t *end = range_in_state(BERM_RANGE_VOID);
-    BREAKS(16, end->state, BERM_RANGE_POISONED);
+    berm__ranges_lift(&heap.segment->ranges, end, BERM_RANGE_POISONED);
+    audit_expect(16);
+    berm__ranges_lift(&heap.segment->ranges, end, BERM_RANGE_VOID);
+    audit_expect(0);
 }
 
 MUTATION(I17_mappings) {

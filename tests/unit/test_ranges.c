@@ -349,13 +349,13 @@ Test(ranges, i3_live_range_in_a_bin) {
 
 Test(ranges, i3_bitmap) {
     broken_begin();
-    model.ranges.linear_bits[0] ^= 1;
+    model.ranges.free.linear_bits[0] ^= 1;
     broken_expect(3);
 }
 
 Test(ranges, i3_level_bitmap) {
     broken_begin();
-    model.ranges.level_bits ^= UINT64_C(1) << 40;
+    model.ranges.free.level_bits ^= UINT64_C(1) << 40;
     broken_expect(3);
 }
 
