@@ -193,8 +193,8 @@ BERM_API berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t str
 BERM_API berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream);
 
 // Announces that the caller is about to destroy `stream` of `device`: freed memory that belongs to
-// it is made free for every stream. Live blocks stay valid and may be freed later with any stream.
-// A stream berm has not seen is allowed.
+// it is made free for every stream. Live blocks stay valid; they are freed later with a stream that
+// exists then, or with none. A stream that berm has not seen is allowed.
 // Errors: ARGUMENT, DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
 // Driver: yes. Waits: for the work queued on the stream. Streams: an event on it.
 BERM_API berm_status_t berm_stream_retire(int device, berm_stream_t stream);
@@ -223,8 +223,9 @@ BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *rele
 // Reads or sets one option by name (berm.conf(5), `berm conf` list them). Setting an option after
 // start works where the option says so, and returns BERM_ERROR_STATE where it does not. The text
 // of a value is written to `value` (NUL-terminated, cut at `capacity` bytes).
-// Errors: ARGUMENT, OPTION_UNKNOWN, OPTION_VALUE, STATE, FORKED.
-// Driver: never. Waits: never. Streams: none.
+// Starts berm where it does not run yet.
+// Errors: ARGUMENT, OPTION_UNKNOWN, OPTION_VALUE, STATE, NO_DRIVER, SHUTDOWN, FORKED.
+// Driver: when it starts berm. Waits: never. Streams: none.
 BERM_API berm_status_t berm_option_set(const char *name, const char *value);
 BERM_API berm_status_t berm_option_get(const char *name, char *value, size_t capacity);
 

@@ -276,8 +276,11 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
     berm_demand_t demand = {.request_bytes = size_bytes};
     demand_measure(window.segment, busy, &demand);
     status = berm__supply_gather(pool, &demand);
-    if (status == BERM_OK)
+    if (status == BERM_OK) {
         status = holes_map(pool, window.segment, &busy);
+        if (status != BERM_OK)
+            berm__supply_undo(pool, &demand);
+    }
     if (busy != NULL)
         window_settle(window.segment, busy);
     pool->device->range_nodes_promised = 0;

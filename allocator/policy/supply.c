@@ -11,10 +11,9 @@
 
 typedef struct supply {
     berm_pool_t *pool;
-    const berm_demand_t *demand;
+    berm_demand_t *demand;
     bool is_device_full;   // the driver refused to create
     berm_status_t refusal; // what it said
-    uint64_t created_bytes;
     bool is_large_refused; // the driver had no room for a large handle
     bool has_sealed;       // every pool's stream has an event for what is free by now
 } supply_t;
@@ -77,7 +76,7 @@ static bool supply_create(supply_t *supply, uint64_t room_bytes) {
         status = berm__phys_create(phys, 1);
     }
     if (status == BERM_OK) {
-        supply->created_bytes += phys->created_bytes - created_before;
+        supply->demand->created_bytes += phys->created_bytes - created_before;
         return true;
     }
     supply->is_device_full = true;
@@ -174,7 +173,13 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     return status != BERM_OK || *has_progress ? status : others_wait(supply, has_progress);
 }
 
-berm_status_t berm__supply_gather(berm_pool_t *pool, const berm_demand_t *demand) {
+void berm__supply_undo(berm_pool_t *pool, const berm_demand_t *demand) {
+    berm_phys_t *phys = &pool->device->phys;
+    uint64_t most = berm__min_u64(demand->created_bytes, phys->reserved_bytes);
+    (void)berm__phys_release_idle(phys, phys->reserved_bytes - most);
+}
+
+berm_status_t berm__supply_gather(berm_pool_t *pool, berm_demand_t *demand) {
     berm_device_t *device = pool->device;
     uint64_t moved_before = device->phys.moved_bytes;
     supply_t supply = {.pool = pool, .demand = demand};
@@ -186,10 +191,7 @@ berm_status_t berm__supply_gather(berm_pool_t *pool, const berm_demand_t *demand
         device->moves++;
     if (status == BERM_OK && supply_short(&supply) == 0)
         return BERM_OK;
-    // A request that fails leaves no more reserved than there was.
-    uint64_t reserved = device->phys.reserved_bytes;
-    (void)berm__phys_release_idle(&device->phys,
-                                  reserved - berm__min_u64(reserved, supply.created_bytes));
+    berm__supply_undo(pool, demand);
     if (status != BERM_OK)
         return status;
     if (supply.is_device_full && supply.refusal != BERM_OK)

@@ -9,12 +9,16 @@ typedef struct berm_demand {
     uint64_t granules;      // in all holes
     uint64_t large_max;     // large handles that the holes have room for
     uint64_t request_bytes; // what the caller asked for, for the headroom rule
+    uint64_t created_bytes; // out: what was created for it
 } berm_demand_t;
 
 // Makes enough handles idle. In this order: create within the headroom; take pages whose work is
 // done; finish frees of other streams; wait for the cheapest page; create up to the limit; wait for
 // other pools' pages. OUT_OF_DEVICE_MEMORY, LIMIT, OUT_OF_HOST_MEMORY, CEILING, DRIVER,
 // DEVICE_LOST; what was gathered stays idle. Locks: the device's; its context is current.
-berm_status_t berm__supply_gather(berm_pool_t *pool, const berm_demand_t *demand);
+berm_status_t berm__supply_gather(berm_pool_t *pool, berm_demand_t *demand);
+// Gives back what was created, as far as it is still idle: a request that fails leaves no more
+// reserved than there was.
+void berm__supply_undo(berm_pool_t *pool, const berm_demand_t *demand);
 
 #endif

@@ -203,11 +203,26 @@ static void shutdown_clean(void) {
     cr_assert(simcuda_hazard_count() == 0);
 }
 
-// The driver answers OUT_OF_MEMORY for both; with memory to spare it is the number that is used up.
+static void has_few_mappings(simcuda_config_t *config) {
+    config->mappings_max = 4;
+}
+
+// Mapping needs no memory, so a driver that says OUT_OF_MEMORY means the number of mappings.
+Test(alloc, ceiling_of_mappings) {
+    berm_addr_t out = 7;
+    device_remake(has_few_mappings);
+    EXPECT(BERM_ERROR_CEILING, berm_alloc(14 * MIB, 0, NULL, &out)); // seven small handles
+    cr_assert(out == 0 && stats_of(0).blocks.current == 0);
+    cr_assert(stats_of(0).reserved_bytes.current == 0);
+    EXPECT(BERM_OK, berm_alloc(8 * MIB, 0, NULL, &out));
+    shutdown_clean();
+}
+
+// Of creation the driver says the same for memory and for handles that are used up.
 Test(alloc, ceiling_of_handles) {
     berm_addr_t out = 7;
     device_remake(has_few_handles);
-    berm_status_t status = berm_alloc(20 * MIB, 0, NULL, &out);
+    berm_status_t status = berm_alloc(14 * MIB, 0, NULL, &out);
     cr_assert(status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
     cr_assert(out == 0 && stats_of(0).blocks.current == 0);
     EXPECT(BERM_OK, berm_alloc(8 * MIB, 0, NULL, &out));

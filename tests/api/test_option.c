@@ -135,7 +135,7 @@ Test(option, set_refuses) {
     EXPECT(BERM_ERROR_ARGUMENT, berm_option_set(NULL, "5"));
     EXPECT(BERM_ERROR_ARGUMENT, berm_option_set("headroom", NULL));
     expect_option("headroom", "2");
-    expect_option("growth_handle", "32M");
+    expect_option("growth_handle", "8M");
     BERM_TEST_END();
 }
 

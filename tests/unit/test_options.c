@@ -51,7 +51,7 @@ Test(options, defaults) {
     cr_assert(options.remap == BERM_REMAP_PASSED);
     cr_assert(options.limit_bytes == UINT64_MAX);
     cr_assert(options.memory_fraction == 0);
-    cr_assert(options.handle_bytes == BERM_MIB(32));
+    cr_assert(options.handle_bytes == BERM_MIB(8));
     cr_assert_str_eq(options.driver, "libcuda.so.1");
     cr_assert(!options.audit && !options.abort_conf);
     cr_assert(options.log == BERM_LOG_WARN);
