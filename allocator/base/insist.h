@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assertions of four strengths. The failure printer allocates nothing.
+// Assertions of three strengths. The failure printer allocates nothing.
 //
 //   BERM_INSIST       always compiled: a broken contract of the caller or of this code
 //   BERM_ASSERT       BERM_CHECK_LEVEL >= 1 (debug): one comparison
-//   BERM_ASSERT_SLOW  BERM_CHECK_LEVEL >= 2: walks one object
 //   BERM_AUDIT_ON     BERM_CHECK_LEVEL >= 3: whole-heap audits run after every operation
 #ifndef BERM_BASE_INSIST_H
 #define BERM_BASE_INSIST_H
@@ -25,12 +24,6 @@ BERM_NORETURN void berm__insist_fail(const char *file, int line, const char *exp
 #define BERM_ASSERT(x, message) BERM_INSIST(x, message)
 #else
 #define BERM_ASSERT(x, message) ((void)sizeof((x) ? 1 : 0))
-#endif
-
-#if BERM_CHECK_LEVEL >= 2
-#define BERM_ASSERT_SLOW(x, message) BERM_INSIST(x, message)
-#else
-#define BERM_ASSERT_SLOW(x, message) ((void)sizeof((x) ? 1 : 0))
 #endif
 
 #define BERM_AUDIT_ON (BERM_CHECK_LEVEL >= 3)

@@ -13,6 +13,12 @@ typedef struct berm_list {
     struct berm_list *prev;
 } berm_list_t;
 
+// Walks the items of a list, first to last; the loop must not take `item` off the list.
+#define BERM_LIST_EACH(type, item, head, member)                                                   \
+    for (type *item = BERM_CONTAINER_OF((uintptr_t)(head)->next, type, member);                    \
+         &(item)->member != (head);                                                                \
+         (item) = BERM_CONTAINER_OF((uintptr_t)(item)->member.next, type, member))
+
 static inline void berm__list_init(berm_list_t *head) {
     head->next = head;
     head->prev = head;

@@ -16,7 +16,7 @@
 #include "base/bits.h"
 
 #define BERM_SMALL_MAX_BYTES   BERM_KIB(64)
-#define BERM_SLOT_BYTES        BERM_KIB(64) // slabs are multiples of this
+#define BERM_CELL_BYTES        BERM_KIB(64) // slabs are multiples of this
 #define BERM_SIZE_CLASS_COUNT  24u
 #define BERM_SIZE_CLASS_LINEAR 8u // classes below 4 KiB and at it, 512 bytes apart
 

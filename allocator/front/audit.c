@@ -187,8 +187,11 @@ int berm__audit_run(char *error, size_t error_capacity) {
             continue;
         berm_audit_t audit = {.device = device, .error = error, .error_capacity = error_capacity};
         berm__mutex_lock(&device->lock);
+        berm__caches_claim(device);
+        broken = berm__audit_caches(&audit);
         (void)berm__caches_hold(device);
-        broken = device_check(&audit);
+        if (broken == 0)
+            broken = device_check(&audit);
         berm__caches_release(device);
         berm__mutex_unlock(&device->lock);
     }

@@ -30,11 +30,6 @@ static void walk_awaited(pool_walk_t *walk, berm_addr_t addr, uint64_t size_byte
     walk->awaited_hash += addr_hash(addr);
 }
 
-static berm_addr_t slot_addr(const berm_slab_t *slab, uint32_t slot) {
-    return slab->segment->base + slab->range->start_bytes +
-           slot * berm__size_class_bytes(slab->size_class);
-}
-
 static bool bit_read(const uint64_t *words, uint32_t bit) {
     return (words[bit / 64] >> (bit % 64) & 1) != 0;
 }
@@ -50,8 +45,8 @@ static unsigned bits_count(const uint64_t *words) {
 static int slab_filed_check(const berm_audit_t *audit, const berm_slab_t *slab, pool_walk_t *walk) {
     bool is_full = slab->used == slab->slots;
     if (is_full != berm__list_is_empty(&slab->link))
-        return berm__audit_fail(audit, 14, slot_addr(slab, 0), "a slab with %u of %u slots used %s",
-                                slab->used, slab->slots,
+        return berm__audit_fail(audit, 14, berm__slot_addr(slab, 0),
+                                "a slab with %u of %u slots used %s", slab->used, slab->slots,
                                 is_full ? "is in a list" : "is in no list");
     walk->empty_slabs += slab->used == 0;
     walk->partial_slabs += slab->used != 0 && !is_full;
@@ -63,7 +58,7 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
                       const berm_range_t *range, pool_walk_t *walk) {
     const berm_slab_t *slab = range->owner;
     berm_addr_t addr = segment->base + range->start_bytes;
-    if (slab->segment != segment || slab->range != range ||
+    if (slab->segment != segment || slab->range != range || slab->base != addr ||
         slab->size_class >= BERM_SIZE_CLASS_COUNT)
         return berm__audit_fail(audit, 13, addr, "a slab's record names another home");
     uint64_t class_bytes = berm__size_class_bytes(slab->size_class);
@@ -82,14 +77,14 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
         if (is_live) {
             uint64_t requested_bytes = (uint64_t)slab->requested[slot] + 1;
             if (requested_bytes > class_bytes)
-                return berm__audit_fail(audit, 13, slot_addr(slab, slot),
+                return berm__audit_fail(audit, 13, berm__slot_addr(slab, slot),
                                         "a request of %" PRIu64 " bytes in a slot of %" PRIu64,
                                         requested_bytes, class_bytes);
             walk->requested_bytes += requested_bytes;
             walk->allocated_bytes += class_bytes;
             walk->blocks++;
         } else if (is_taken) {
-            walk_awaited(walk, slot_addr(slab, slot), class_bytes);
+            walk_awaited(walk, berm__slot_addr(slab, slot), class_bytes);
         }
     }
     return slab_filed_check(audit, slab, walk);
@@ -141,7 +136,7 @@ static int slab_list_check(const berm_audit_t *audit, const berm_list_t *head, u
             is_right = slab->used > 0 && slab->used < slab->slots && slab->fullness == fullness &&
                        (unsigned)slab->used * BERM_SLAB_FULLNESS / slab->slots == fullness;
         if (!is_right)
-            return berm__audit_fail(audit, 14, slot_addr(slab, 0),
+            return berm__audit_fail(audit, 14, berm__slot_addr(slab, 0),
                                     "a slab of class %u with %u of %u slots used is in list %u of "
                                     "class %u",
                                     slab->size_class, slab->used, slab->slots, fullness,
@@ -174,7 +169,7 @@ static int lists_check(const berm_audit_t *audit, const pool_walk_t *walk) {
 }
 
 static berm_addr_t entry_addr(const berm_deferred_t *entry) {
-    return entry->slab != NULL ? slot_addr(entry->slab, entry->slot)
+    return entry->slab != NULL ? berm__slot_addr(entry->slab, entry->slot)
                                : entry->segment->base + entry->range->start_bytes;
 }
 
@@ -198,9 +193,7 @@ static int entry_uses_check(const berm_audit_t *audit, const berm_deferred_t *en
 static int deferred_check(const berm_audit_t *audit, const pool_walk_t *walk) {
     const berm_pool_t *pool = audit->pool;
     uint64_t count = 0, hash = 0, bytes = 0;
-    for (const berm_list_t *link = pool->deferred.next; link != &pool->deferred;
-         link = link->next) {
-        const berm_deferred_t *entry = BERM_CONTAINER_OF((uintptr_t)link, berm_deferred_t, link);
+    BERM_LIST_EACH(berm_deferred_t, entry, &pool->deferred, link) {
         if (entry->uses == NULL)
             return berm__audit_fail(audit, 15, entry_addr(entry),
                                     "a freed block waits for no stream");

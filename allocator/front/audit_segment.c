@@ -133,14 +133,14 @@ static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
 // Slots [*at, end) have `value`; of long runs of nothing only the ends are looked at.
 static int slots_check(const berm_audit_t *audit, const berm_segment_t *segment, uint64_t *at,
                        uint64_t end, uintptr_t value, bool is_sampled) {
-    uint64_t sample = SAMPLE_GRANULES * (segment->gpu->granule_bytes / BERM_SLOT_BYTES);
+    uint64_t sample = SAMPLE_GRANULES * (segment->gpu->granule_bytes / BERM_CELL_BYTES);
     uint64_t low = *at;
     for (; *at < end; ++*at) {
         if (is_sampled && *at - low == sample && end - low > 2 * sample)
             *at = end - sample;
-        uintptr_t found = berm__segment_slot_read(segment, *at * BERM_SLOT_BYTES);
+        uintptr_t found = berm__segment_cell_read(segment, *at * BERM_CELL_BYTES);
         if (found != value)
-            return berm__audit_fail(audit, 7, segment->base + *at * BERM_SLOT_BYTES,
+            return berm__audit_fail(audit, 7, segment->base + *at * BERM_CELL_BYTES,
                                     "a slot holds 0x%" PRIxPTR ", not 0x%" PRIxPTR, found, value);
     }
     return 0;
@@ -150,8 +150,8 @@ static int slots_check(const berm_audit_t *audit, const berm_segment_t *segment,
 // begins in it.
 static int range_slots_check(const berm_audit_t *audit, const berm_segment_t *segment,
                              const berm_range_t *range, uint64_t *at) {
-    uint64_t first = range->start_bytes / BERM_SLOT_BYTES;
-    uint64_t end = (range->start_bytes + range->size_bytes) / BERM_SLOT_BYTES;
+    uint64_t first = range->start_bytes / BERM_CELL_BYTES;
+    uint64_t end = (range->start_bytes + range->size_bytes) / BERM_CELL_BYTES;
     if (range->state != BERM_RANGE_LIVE)
         return slots_check(audit, segment, at, end, 0, range->state == BERM_RANGE_VOID);
     if (*at > first)
@@ -159,7 +159,7 @@ static int range_slots_check(const berm_audit_t *audit, const berm_segment_t *se
                                 "two blocks begin in one slot");
     int broken = slots_check(audit, segment, at, first, 0, false);
     if (broken == 0 && range->is_slab)
-        return slots_check(audit, segment, at, end, (uintptr_t)range->owner | BERM_SLOT_IS_SLAB,
+        return slots_check(audit, segment, at, end, (uintptr_t)range->owner | BERM_CELL_IS_SLAB,
                            false);
     if (broken == 0)
         broken = slots_check(audit, segment, at, first + 1, (uintptr_t)range, false);

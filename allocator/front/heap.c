@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heap and the data path: start here to see how a request is served.
 //
-//   allocate: device -> stream's record -> pool -> policy/pool.c: slot of a slab, or good fit
-//             -> on a miss policy/ladder.c: finished frees, mapping, moving, waiting
-//   free:     address -> core/addr_dir.h -> segment -> slot -> block -> policy/pool.c
+//   allocate: thread's cache (policy/cache.h) -> device -> stream's record -> pool ->
+//   policy/pool.c:
+//             slot of a slab, or good fit -> on a miss policy/ladder.c: finished frees, mapping,
+//             moving, waiting
+//   free:     address -> core/addr_dir.h -> segment -> thread's cache -> block -> policy/pool.c
 //
-// Most requests end in the calling thread's cache (policy/cache.h), without a lock. The rest take
-// the device's lock; driver calls are made on a miss only.
+// Most requests end in the cache, without a lock. The rest take the device's lock; the driver is
+// called on a miss only.
 #include "front/heap.h"
 
 #include <pthread.h>
@@ -50,6 +52,7 @@ static berm_status_t audit_after(berm_status_t status) {
 static berm_status_t shortage_report(berm_device_t *device, uint64_t size_bytes,
                                      berm_status_t status) {
     bool is_shortage = status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT;
+    berm__caches_merge(device);
     device->out_of_memory += is_shortage;
     const uint64_t mib = BERM_MIB(1);
     char limit[32] = "none";
@@ -62,13 +65,13 @@ static berm_status_t shortage_report(berm_device_t *device, uint64_t size_bytes,
         "%llu MiB, limit %s",
         (unsigned long long)size_bytes, device->gpu.ordinal, berm_status_name(status),
         (unsigned long long)(device->requested.current / mib),
-        (unsigned long long)((device->phys.reserved_bytes - device->active.current) / mib),
+        (unsigned long long)(berm__device_cached_bytes(device) / mib),
         (unsigned long long)(device->phys.reserved_bytes / mib),
         (unsigned long long)(device->gpu.memory_bytes / mib), limit);
 }
 
-// The calling thread's cache of a pool, made on the second thought: with the lock held. The pool
-// without a stream has none, since every free into it waits.
+// The calling thread's cache of a pool, made by the first allocation that has to take the lock. The
+// pool without a stream has none, since every free into it waits.
 static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
     uint64_t epoch = atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed);
     if (!berm__heap.options.thread_cache || pool->stream->handle == BERM_STREAM_NONE ||
@@ -148,7 +151,7 @@ static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment,
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
-    if (cache != NULL && cache->pool == block.pool) {
+    if (cache != NULL && cache->pool == block.pool && !cache->is_retired) {
         berm__cache_merge(cache);
         if (berm__cache_make_room(cache, block.size_bytes) &&
             berm__cache_free(cache, segment, addr) == BERM_OK)
@@ -230,7 +233,7 @@ static void limit_apply(berm_device_t *device) {
 
 void berm__heap_options_apply(bool has_new_limit) {
     const berm_options_t *options = &berm__heap.options;
-    atomic_store(&berm__heap.audits, options->audit);
+    atomic_store(&berm__heap.audits, options->audit || BERM_AUDIT_ON);
     berm__log_level_set(options->log);
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
         berm_device_t *device = berm__heap_device_opened(ordinal);
@@ -264,7 +267,7 @@ static berm_status_t start_locked(const char *options) {
         berm__drv_close(&heap->drv);
         return berm__error_set(BERM_ERROR_OUT_OF_HOST_MEMORY, "no host memory to start");
     }
-    atomic_store(&heap->audits, heap->options.audit);
+    atomic_store(&heap->audits, heap->options.audit || BERM_AUDIT_ON);
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
     return BERM_OK;
 }

@@ -30,7 +30,7 @@ typedef struct berm_heap {
     atomic_uint_fast64_t epoch; // raised by every stop: what threads kept from before is stale
     atomic_bool is_forked;
     atomic_bool audits; // options.audit, read on every call
-    // Under the lock.
+    // Under the lock; constant while running, but for what can be set at run time.
     berm_options_t options;
     // Constant while running.
     berm_drv_t drv;

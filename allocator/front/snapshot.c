@@ -223,12 +223,12 @@ static void emit_pool(berm_emit_t *emit, const berm_pool_t *pool) {
     berm__emit_u64(emit, "deferred_bytes", pool->deferred_bytes);
     berm__emit_u64(emit, "blocks", pool->blocks);
     berm__emit_array_begin(emit, "segments");
-    for (const berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next)
-        emit_segment(emit, BERM_CONTAINER_OF((uintptr_t)link, berm_segment_t, link));
+    BERM_LIST_EACH(const berm_segment_t, segment, &pool->segments, link)
+    emit_segment(emit, segment);
     berm__emit_array_end(emit);
     berm__emit_array_begin(emit, "deferred");
-    for (const berm_list_t *link = pool->deferred.next; link != &pool->deferred; link = link->next)
-        emit_deferred(emit, BERM_CONTAINER_OF((uintptr_t)link, berm_deferred_t, link));
+    BERM_LIST_EACH(const berm_deferred_t, entry, &pool->deferred, link)
+    emit_deferred(emit, entry);
     berm__emit_array_end(emit);
     berm__emit_object_end(emit);
 }
@@ -285,8 +285,8 @@ static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
     emit_idle(emit, phys->large_granules, phys->idle_large_count);
     berm__emit_array_end(emit);
     berm__emit_array_begin(emit, "pools");
-    for (const berm_list_t *link = device->pools.next; link != &device->pools; link = link->next)
-        emit_pool(emit, BERM_CONTAINER_OF((uintptr_t)link, berm_pool_t, link));
+    BERM_LIST_EACH(const berm_pool_t, pool, &device->pools, link)
+    emit_pool(emit, pool);
     berm__emit_array_end(emit);
     berm__emit_object_end(emit);
 }

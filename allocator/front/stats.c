@@ -38,7 +38,7 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->active_bytes = device->active;
     stats->reserved_bytes = reserved_figure(phys);
     stats->blocks = device->blocks;
-    stats->cached_bytes = phys->reserved_bytes - device->active.current;
+    stats->cached_bytes = berm__device_cached_bytes(device);
     stats->limit_bytes = device->limit_bytes;
     stats->granule_bytes = device->gpu.granule_bytes;
     stats->address_bytes = device->address_bytes;
@@ -155,8 +155,7 @@ berm_status_t berm_largest_free_read(int ordinal, berm_stream_t stream, uint64_t
 static uint64_t obtainable_bytes(berm_device_t *device, uint64_t driver_free_bytes) {
     uint64_t granule_bytes = device->gpu.granule_bytes;
     uint64_t granules = berm__phys_idle_granules(&device->phys);
-    for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
-        berm_pool_t *pool = BERM_CONTAINER_OF(link, berm_pool_t, link);
+    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
         (void)berm__deferred_process(pool, NULL); // what has passed by now is no estimate
         (void)berm__small_flush(pool);
         granules += berm__steal_obtainable(pool);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread keeps: a small table of its caches, the one used last first. One pointer of
+// What one thread keeps: a small table of its caches. One pointer of
 // thread-local storage; a pthread key gives everything back when the thread ends, after which the
 // thread's calls go to the pools directly.
 //

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// "What is this address": for people, debuggers and fault handlers. It may walk a segment's ranges.
+// "What is this address": for people and debuggers. It empties the threads' caches and may walk a
+// segment's ranges.
 #include <string.h>
 
 #include "berm_introspect.h"
@@ -21,14 +22,13 @@ static berm_address_kind_t kind_of(const berm_range_t *range) {
     }
 }
 
-static void slot_describe(const berm_segment_t *segment, const berm_slab_t *slab, uint64_t offset,
-                          berm_whatis_t *whatis) {
+static void slot_describe(const berm_slab_t *slab, uint64_t offset, berm_whatis_t *whatis) {
     uint64_t class_bytes = berm__size_class_bytes(slab->size_class);
     uint64_t inside = offset - slab->range->start_bytes;
     uint32_t slot = (uint32_t)(inside / class_bytes);
     whatis->is_small = 1;
     whatis->kind = BERM_ADDRESS_FREE;
-    whatis->block = segment->base + slab->range->start_bytes + slot * class_bytes;
+    whatis->block = berm__slot_addr(slab, slot);
     whatis->offset_bytes = inside % class_bytes;
     whatis->block_bytes = class_bytes;
     if (slot >= slab->slots) { // the tail that no slot covers
@@ -36,12 +36,11 @@ static void slot_describe(const berm_segment_t *segment, const berm_slab_t *slab
         return;
     }
     bool is_live = berm__slot_is_live(slab, slot);
-    bool is_taken = (slab->taken[slot / 64] >> (slot % 64) & 1) != 0;
     if (is_live) {
         whatis->kind = BERM_ADDRESS_LIVE;
         whatis->requested_bytes = (uint64_t)slab->requested[slot] + 1;
         whatis->allocation_index = slab->index[slot];
-    } else if (is_taken) {
+    } else if (berm__slot_is_taken(slab, slot)) {
         whatis->kind = BERM_ADDRESS_AWAITED;
     }
 }
@@ -58,7 +57,7 @@ static void address_describe(const berm_segment_t *segment, berm_addr_t addr,
     whatis->offset_bytes = offset - range->start_bytes;
     whatis->block_bytes = range->size_bytes;
     if (range->is_slab) {
-        slot_describe(segment, range->owner, offset, whatis);
+        slot_describe(range->owner, offset, whatis);
     } else if (range->state == BERM_RANGE_LIVE) {
         whatis->requested_bytes = range->as.block.requested_bytes;
         whatis->allocation_index = range->as.block.index;

@@ -115,7 +115,8 @@ static berm_status_t slot_free(berm_cache_t *cache, berm_slab_t *slab, berm_addr
 }
 
 static berm_status_t large_free(berm_cache_t *cache, berm_segment_t *segment, berm_range_t *range) {
-    if (range->owner != NULL || cache->large_count == BERM_CACHE_LARGE)
+    if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL ||
+        cache->large_count == BERM_CACHE_LARGE)
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
     if (!berm__range_claim(range))
@@ -128,9 +129,9 @@ static berm_status_t large_free(berm_cache_t *cache, berm_segment_t *segment, be
 
 berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
     uint64_t offset = addr - segment->base;
-    uintptr_t value = berm__segment_slot_read(segment, offset);
-    if (BERM_LIKELY((value & BERM_SLOT_IS_SLAB) != 0))
-        return slot_free(cache, (berm_slab_t *)(value - BERM_SLOT_IS_SLAB), addr);
+    uintptr_t value = berm__segment_cell_read(segment, offset);
+    if (BERM_LIKELY((value & BERM_CELL_IS_SLAB) != 0))
+        return slot_free(cache, (berm_slab_t *)(value - BERM_CELL_IS_SLAB), addr);
     berm_range_t *range = (berm_range_t *)value;
     if (range == NULL || range->start_bytes != offset)
         return BERM_ERROR_STATE; // the pool says what is wrong
@@ -246,14 +247,9 @@ void berm__cache_destroy(berm_cache_t *cache) {
     berm__mem_free(cache, sizeof *cache);
 }
 
-static berm_cache_t *cache_of(berm_list_t *link) {
-    return BERM_CONTAINER_OF(link, berm_cache_t, link);
-}
-
 void berm__caches_claim(berm_device_t *device) {
     bool has_others = false;
-    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next) {
-        berm_cache_t *cache = cache_of(link);
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link) {
         if (cache->owner == &thread_mark)
             continue; // this thread is here, so it is not inside
         atomic_store(&cache->claimed, 1);
@@ -264,44 +260,44 @@ void berm__caches_claim(berm_device_t *device) {
     // Every owner either has seen `claimed` or shows `busy` from here on.
     if (berm__cache_is_asymmetric)
         (void)membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next)
-        while (cache_of(link)->owner != &thread_mark &&
-               atomic_load_explicit(&cache_of(link)->busy, memory_order_acquire) != 0)
-            __builtin_ia32_pause();
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link)
+    while (cache->owner != &thread_mark &&
+           atomic_load_explicit(&cache->busy, memory_order_acquire) != 0)
+        __builtin_ia32_pause();
 }
 
 void berm__caches_release(berm_device_t *device) {
-    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next)
-        if (!cache_of(link)->is_retired)
-            atomic_store_explicit(&cache_of(link)->claimed, 0, memory_order_release);
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link)
+    if (!cache->is_retired)
+        atomic_store_explicit(&cache->claimed, 0, memory_order_release);
 }
 
 void berm__caches_retire(berm_pool_t *pool) {
     berm_device_t *device = pool->device;
     berm__caches_claim(device);
-    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next) {
-        cache_drain(cache_of(link));
-        if (cache_of(link)->pool != pool)
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link) {
+        cache_drain(cache);
+        if (cache->pool != pool)
             continue;
-        cache_of(link)->is_retired = true;
-        atomic_store(&cache_of(link)->claimed, 1);
+        cache->is_retired = true;
+        atomic_store(&cache->claimed, 1);
     }
     berm__caches_release(device);
 }
 
 void berm__caches_merge(berm_device_t *device) {
     berm__caches_claim(device);
-    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next)
-        berm__cache_merge(cache_of(link));
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link)
+    berm__cache_merge(cache);
     berm__caches_release(device);
 }
 
 bool berm__caches_hold(berm_device_t *device) {
     bool has_cached = false;
     berm__caches_claim(device);
-    for (berm_list_t *link = device->caches.next; link != &device->caches; link = link->next) {
-        has_cached |= cache_of(link)->bytes > 0;
-        cache_drain(cache_of(link));
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link) {
+        has_cached |= cache->bytes > 0;
+        cache_drain(cache);
     }
     return has_cached;
 }

@@ -6,8 +6,8 @@
 // so the pool's invariants are stated without them.
 //
 // Who may touch a cache:
-//   the owner   between enter and leave, without a lock
-//   anyone      holding the device's lock, after claiming it (berm__caches_claim)
+//   the owner   between enter and leave, without a lock; or holding the device's lock
+//   others      holding the device's lock, after claiming it (berm__caches_claim)
 // The owner marks itself busy with a plain store; the claimer pays for the order between them with
 // membarrier(2). Where the kernel has none, the owner's mark is an atomic exchange instead.
 //
@@ -119,8 +119,9 @@ void berm__caches_retire(berm_pool_t *pool);
 // Adds all counts to the device's figures. Locked.
 void berm__caches_merge(berm_device_t *device);
 
-// Adds one cache's counts to the figures: before the owner's own changes to them, so that peaks are
-// those of the order in which things happened. Locked; called by the owner.
+// Adds one cache's counts to the figures: before the owner's own changes to them, so that with one
+// thread peaks are exact; with several they are off by what the others have not merged. Locked;
+// called by the owner.
 void berm__cache_merge(berm_cache_t *cache);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
 // free slots. Locked; called by the owner.

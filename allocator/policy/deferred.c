@@ -50,8 +50,8 @@ static berm_status_t use_poll(berm_device_t *device, berm_use_t *use) {
 static berm_status_t uses_each(berm_pool_t *pool,
                                berm_status_t (*act)(berm_device_t *, berm_use_t *)) {
     berm_status_t first_error = BERM_OK;
-    for (berm_list_t *link = pool->deferred.next; link != &pool->deferred; link = link->next) {
-        for (berm_use_t *use = entry_of(link)->uses; use != NULL; use = use->next) {
+    BERM_LIST_EACH(berm_deferred_t, entry, &pool->deferred, link) {
+        for (berm_use_t *use = entry->uses; use != NULL; use = use->next) {
             berm_status_t status = BERM_OK;
             if (!berm__stream_has_passed(use->stream, use->ticket))
                 status = act(pool->device, use);

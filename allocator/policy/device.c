@@ -43,8 +43,7 @@ berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t
     berm_stream_ref_t *last = device->stream_last;
     if (BERM_LIKELY(last != NULL && last->handle == handle))
         return last;
-    for (berm_list_t *link = device->streams.next; link != &device->streams; link = link->next) {
-        berm_stream_ref_t *stream = BERM_CONTAINER_OF(link, berm_stream_ref_t, link);
+    BERM_LIST_EACH(berm_stream_ref_t, stream, &device->streams, link) {
         if (stream->handle == handle && !stream->is_retired) {
             device->stream_last = stream;
             return stream;
@@ -143,8 +142,7 @@ static void slabs_drop(berm_list_t *head) {
 
 static void pool_close(berm_device_t *device, berm_pool_t *pool) {
     // Full slabs are in no list: find every slab by its range.
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
         for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
             berm_slab_t *slab = range->is_slab ? range->owner : NULL;
             if (slab != NULL && slab->used == slab->slots)

@@ -84,7 +84,15 @@ void berm__device_stream_drop(berm_device_t *device, berm_stream_ref_t *stream);
 berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
                                 uint64_t *released_bytes);
 
+// Reserved and free. Exact once the caches' counts are merged. Locked.
+static inline uint64_t berm__device_cached_bytes(const berm_device_t *device) {
+    return device->phys.reserved_bytes - device->active.current;
+}
+
 // Physical bytes that may still be created under the limit. Locked.
-uint64_t berm__device_growth_bytes(const berm_device_t *device);
+static inline uint64_t berm__device_growth_bytes(const berm_device_t *device) {
+    uint64_t reserved = device->phys.reserved_bytes;
+    return device->limit_bytes > reserved ? device->limit_bytes - reserved : 0;
+}
 
 #endif

@@ -20,10 +20,9 @@ static bool is_shortage(berm_status_t status) {
 // Waits for one deferred free, of this pool if it has any. False when none is left.
 static berm_status_t deferred_wait_any(berm_pool_t *pool, bool *waited) {
     berm_status_t status = berm__deferred_wait_oldest(pool, waited);
-    berm_list_t *pools = &pool->device->pools;
-    for (berm_list_t *link = pools->next; link != pools && status == BERM_OK && !*waited;
-         link = link->next)
-        status = berm__deferred_wait_oldest(BERM_CONTAINER_OF(link, berm_pool_t, link), waited);
+    BERM_LIST_EACH(berm_pool_t, other, &pool->device->pools, link)
+    if (status == BERM_OK && !*waited)
+        status = berm__deferred_wait_oldest(other, waited);
     return status;
 }
 

@@ -10,8 +10,7 @@ bool berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_
                      berm_segment_t **segment_out, berm_range_t **range_out,
                      berm_status_t *status) {
     *status = BERM_OK;
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range =
             berm__ranges_find(&segment->ranges, segment->base, size_bytes, alignment_bytes);
         if (range == NULL)
@@ -34,7 +33,7 @@ void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
     berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
                              berm__pool_has_order(pool) ? berm__stream_ticket(pool->stream)
                                                         : BERM_TICKET_NONE);
-    berm__segment_slots_write(segment, range->start_bytes, range->is_slab ? range->size_bytes : 1,
+    berm__segment_cells_write(segment, range->start_bytes, range->is_slab ? range->size_bytes : 1,
                               0);
     (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_FREE);
 }

@@ -138,8 +138,8 @@ static void segment_windows(window_t *best, berm_segment_t *segment, request_t r
 static berm_status_t window_choose(berm_pool_t *pool, request_t request, window_t *window) {
     *window = (window_t){0};
     for (int attempt = 0;; attempt++) {
-        for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next)
-            segment_windows(window, BERM_CONTAINER_OF(link, berm_segment_t, link), request);
+        BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link)
+        segment_windows(window, segment, request);
         if (window->segment != NULL || attempt > 0)
             return window->segment != NULL ? BERM_OK : BERM_ERROR_OUT_OF_ADDRESSES;
         berm_status_t status =
@@ -255,10 +255,10 @@ static berm_status_t holes_map(berm_pool_t *pool, berm_segment_t *segment, berm_
         berm_range_t *before = poisoned->prev, *after = poisoned->next;
         segment->poisoned_bytes += poisoned->size_bytes;
         pool->device->poisoned_bytes += poisoned->size_bytes;
-        bool has_before = before != NULL && before->state == BERM_RANGE_BUSY;
+        bool has_before = before != NULL && berm__range_state(before) == BERM_RANGE_BUSY;
         if (has_before)
             window_settle(segment, before);
-        *busy = after != NULL && after->state == BERM_RANGE_BUSY ? after : NULL;
+        *busy = after != NULL && berm__range_state(after) == BERM_RANGE_BUSY ? after : NULL;
         return BERM_ERROR_DRIVER;
     }
     return BERM_OK;

@@ -34,8 +34,7 @@ static berm_pool_t *pool_create(berm_device_t *device) {
 // Tickets are numbers of the stream that was; nothing that is free is in use any more.
 static void tickets_reset(berm_pool_t *pool) {
     (void)berm__small_flush(pool);
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
         for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next)
             if (range->state == BERM_RANGE_FREE)
                 berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
@@ -45,8 +44,7 @@ static void tickets_reset(berm_pool_t *pool) {
 
 // A pool whose stream is gone and that holds no block, taken from that stream; NULL if none.
 static berm_pool_t *pool_adopt(berm_device_t *device) {
-    for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
-        berm_pool_t *pool = BERM_CONTAINER_OF(link, berm_pool_t, link);
+    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
         bool is_empty = pool->blocks == 0 && berm__list_is_empty(&pool->deferred);
         if (!pool->stream->is_retired || !is_empty)
             continue;
@@ -147,7 +145,7 @@ static berm_status_t large_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_
     range->as.block.requested_bytes = size_bytes;
     range->as.block.index = pool->device->request_count + 1;
     range->owner = NULL;
-    berm__segment_slots_write(segment, range->start_bytes, 1, (uintptr_t)range);
+    berm__segment_cells_write(segment, range->start_bytes, 1, (uintptr_t)range);
     *out = segment->base + range->start_bytes;
     return BERM_OK;
 }
@@ -171,7 +169,7 @@ berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t 
 // What an address is that is no live block's start: walks, for messages only.
 static berm_status_t block_explain(berm_segment_t *segment, uint64_t offset) {
     const berm_range_t *range = berm__ranges_at(&segment->ranges, offset);
-    bool is_void = range->state == BERM_RANGE_VOID;
+    bool is_void = berm__range_state(range) == BERM_RANGE_VOID;
     if (is_void && segment->ticket_of[berm__segment_granule_of(segment, offset)] == 0)
         return BERM_ERROR_ADDRESS_UNKNOWN;
     if (berm__range_state(range) == BERM_RANGE_LIVE)
@@ -205,9 +203,9 @@ static berm_status_t slot_find(berm_segment_t *segment, berm_slab_t *slab, uint6
 berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr,
                                     berm_block_t *block) {
     uint64_t offset = addr - segment->base;
-    uintptr_t value = berm__segment_slot_read(segment, offset);
-    if ((value & BERM_SLOT_IS_SLAB) != 0)
-        return slot_find(segment, (berm_slab_t *)(value - BERM_SLOT_IS_SLAB), offset, block);
+    uintptr_t value = berm__segment_cell_read(segment, offset);
+    if ((value & BERM_CELL_IS_SLAB) != 0)
+        return slot_find(segment, (berm_slab_t *)(value - BERM_CELL_IS_SLAB), offset, block);
     berm_range_t *range = (berm_range_t *)value;
     if (range == NULL || range->start_bytes != offset ||
         berm__range_state(range) != BERM_RANGE_LIVE)
@@ -312,7 +310,7 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
                                .slot = block->slot,
                                .size_bytes = block->size_bytes};
     if (block->slab == NULL) {
-        berm__segment_slots_write(block->segment, block->range->start_bytes, 1, 0);
+        berm__segment_cells_write(block->segment, block->range->start_bytes, 1, 0);
         berm__ranges_lift(&block->segment->ranges, block->range, BERM_RANGE_AWAITED);
     }
     berm__deferred_add(block->pool, entry);

@@ -19,7 +19,8 @@
 //        `empties`; a full one is in none
 //   I15  every AWAITED block has exactly one deferred entry, with at least one use
 //
-// Locks: the device's, always held.
+// Locks: the device's, always held, but for the state and records of blocks that a thread's cache
+// holds, which are its owner's (cache.h).
 #ifndef BERM_POLICY_POOL_H
 #define BERM_POLICY_POOL_H
 
@@ -69,10 +70,18 @@ typedef struct berm_slab {
 } berm_slab_t;
 
 typedef enum berm_slot_state {
-    BERM_SLOT_FREE, // or awaited: not a user's
-    BERM_SLOT_LIVE,
-    BERM_SLOT_CACHED, // freed into a thread's cache; `taken` still
+    BERM_SLOT_FREE,   // not taken
+    BERM_SLOT_LIVE,   // taken, a caller's
+    BERM_SLOT_CACHED, // taken, in a thread's cache or awaited
 } berm_slot_state_t;
+
+static inline berm_addr_t berm__slot_addr(const berm_slab_t *slab, uint32_t slot) {
+    return slab->base + slot * berm__size_class_bytes(slab->size_class);
+}
+
+static inline bool berm__slot_is_taken(const berm_slab_t *slab, uint32_t slot) {
+    return (slab->taken[slot / 64] >> (slot % 64) & 1) != 0;
+}
 
 static inline bool berm__slot_is_live(const berm_slab_t *slab, uint32_t slot) {
     return __atomic_load_n(&slab->state[slot], __ATOMIC_RELAXED) == BERM_SLOT_LIVE;

@@ -41,7 +41,7 @@ static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, berm_sl
     if (slab == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     berm_status_t status = berm__large_take(pool, berm__size_class_slab_bytes(size_class),
-                                            BERM_SLOT_BYTES, &slab->segment, &slab->range);
+                                            BERM_CELL_BYTES, &slab->segment, &slab->range);
     if (status != BERM_OK) {
         berm__mem_free(slab, slab_record_bytes(slots));
         return status;
@@ -57,8 +57,8 @@ static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, berm_sl
     slab->base = slab->segment->base + slab->range->start_bytes;
     slab->range->owner = slab;
     slab->range->is_slab = 1;
-    berm__segment_slots_write(slab->segment, slab->range->start_bytes, slab->range->size_bytes,
-                              (uintptr_t)slab | BERM_SLOT_IS_SLAB);
+    berm__segment_cells_write(slab->segment, slab->range->start_bytes, slab->range->size_bytes,
+                              (uintptr_t)slab | BERM_CELL_IS_SLAB);
     *out = slab;
     return BERM_OK;
 }
@@ -148,7 +148,7 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
     slab->requested[slot] = (uint16_t)(requested_bytes - 1);
     slab->index[slot] = (uint32_t)(pool->device->request_count + 1);
     *occupied_bytes = berm__size_class_bytes(slab->size_class);
-    *out = slab->segment->base + slab->range->start_bytes + slot * *occupied_bytes;
+    *out = berm__slot_addr(slab, slot);
     return BERM_OK;
 }
 
@@ -184,10 +184,9 @@ uint64_t berm__small_largest(berm_pool_t *pool) {
     for (unsigned c = BERM_SIZE_CLASS_COUNT; c-- > 0;) {
         if (slab_find(pool, c, NULL) != NULL)
             return berm__size_class_bytes(c);
-        for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-            berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+        BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
             if (berm__ranges_find(&segment->ranges, segment->base, berm__size_class_slab_bytes(c),
-                                  BERM_SLOT_BYTES) != NULL)
+                                  BERM_CELL_BYTES) != NULL)
                 return berm__size_class_bytes(c);
         }
     }

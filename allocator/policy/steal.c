@@ -76,8 +76,7 @@ static berm_status_t run_steal(berm_pool_t *pool, berm_segment_t *segment, berm_
 }
 
 static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
         uint64_t granule_bytes = pool->device->gpu.granule_bytes;
         berm_range_t *range = berm__ranges_bin_first(&segment->ranges, granule_bytes);
         while (range != NULL && *taken < granules) {
@@ -101,9 +100,9 @@ berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t 
     berm_status_t status = berm__stream_poll(pool->stream);
     if (status == BERM_OK)
         status = pool_steal(pool, granules, taken);
-    for (berm_list_t *link = device->pools.next;
-         link != &device->pools && status == BERM_OK && *taken < granules; link = link->next) {
-        berm_pool_t *other = BERM_CONTAINER_OF(link, berm_pool_t, link);
+    BERM_LIST_EACH(berm_pool_t, other, &device->pools, link) {
+        if (status != BERM_OK || *taken >= granules)
+            break;
         if (other == pool)
             continue;
         (void)berm__small_flush(other);
@@ -111,7 +110,6 @@ berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t 
         if (status == BERM_OK)
             status = pool_steal(other, granules, taken);
     }
-    device->phys.moved_bytes += *taken << device->gpu.lg_granule;
     return status;
 }
 
@@ -136,8 +134,7 @@ static uint64_t range_cheapest_ticket(const berm_segment_t *segment, const berm_
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
     uint64_t cheapest = 0;
     *waited = false;
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range)) {
@@ -174,7 +171,7 @@ static uint64_t segment_obtainable(const berm_segment_t *segment) {
 
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next)
-        granules += segment_obtainable(BERM_CONTAINER_OF(link, berm_segment_t, link));
+    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link)
+    granules += segment_obtainable(segment);
     return granules;
 }

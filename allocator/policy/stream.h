@@ -18,14 +18,11 @@
 #define BERM_POLICY_STREAM_H
 
 #include "base/list.h"
-#include "vmm/gpu.h"
+#include "vmm/segment.h"
 
 enum {
     BERM_STREAM_SEALED_MAX = 16
 };
-
-// The ticket of memory that no work uses: it has always passed. 0 is no ticket at all.
-#define BERM_TICKET_NONE UINT64_C(1)
 
 typedef struct berm_sealed {
     uint64_t ticket;

@@ -26,11 +26,6 @@ static uint64_t supply_short(const supply_t *supply) {
     return supply->demand->granules > have ? supply->demand->granules - have : 0;
 }
 
-uint64_t berm__device_growth_bytes(const berm_device_t *device) {
-    uint64_t reserved = device->phys.reserved_bytes;
-    return device->limit_bytes > reserved ? device->limit_bytes - reserved : 0;
-}
-
 // Bytes that may be created within the headroom.
 static uint64_t headroom_bytes(const supply_t *supply) {
     const berm_device_t *device = supply->pool->device;
@@ -92,9 +87,12 @@ static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
     uint64_t taken = 0, small = phys->idle_small_count, large = phys->idle_large_count;
     berm_status_t status = berm__steal_passed(supply->pool, supply_short(supply), &taken);
     *has_progress = taken > 0;
-    if (taken == 0 || !device->remap_is_off)
-        return taken > 0 ? BERM_OK : status;
-    phys->moved_bytes -= taken << device->gpu.lg_granule;
+    if (taken == 0)
+        return status;
+    if (!device->remap_is_off) {
+        phys->moved_bytes += taken << device->gpu.lg_granule;
+        return BERM_OK;
+    }
     supply->is_device_full = supply->is_large_refused = false;
     return berm__phys_release_newest(phys, phys->idle_small_count - small,
                                      phys->idle_large_count - large);
@@ -110,10 +108,9 @@ static bool supply_split(supply_t *supply) {
 
 static berm_status_t deferred_process_all(berm_device_t *device, bool *has_progress) {
     *has_progress = false;
-    for (berm_list_t *link = device->pools.next; link != &device->pools; link = link->next) {
+    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
         bool freed;
-        berm_status_t status =
-            berm__deferred_process(BERM_CONTAINER_OF(link, berm_pool_t, link), &freed);
+        berm_status_t status = berm__deferred_process(pool, &freed);
         if (status != BERM_OK)
             return status;
         *has_progress |= freed;
@@ -124,11 +121,9 @@ static berm_status_t deferred_process_all(berm_device_t *device, bool *has_progr
 static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
     berm_device_t *device = supply->pool->device;
     *has_progress = false;
-    for (berm_list_t *link = device->pools.next; link != &device->pools && !*has_progress;
-         link = link->next) {
-        berm_status_t status =
-            berm__steal_wait(BERM_CONTAINER_OF(link, berm_pool_t, link), has_progress);
-        if (status != BERM_OK)
+    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
+        berm_status_t status = berm__steal_wait(pool, has_progress);
+        if (status != BERM_OK || *has_progress)
             return status;
     }
     return BERM_OK;
@@ -137,11 +132,10 @@ static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
 // Events for what is free by now. Pages that have not passed may do so while handles are created,
 // one by one, and are taken then; the rest are movable at the next miss, without a wait.
 static void streams_seal(supply_t *supply) {
-    berm_list_t *pools = &supply->pool->device->pools;
     supply->has_sealed = true;
-    for (berm_list_t *link = pools->next; link != pools; link = link->next)
-        if (berm__pool_has_order(BERM_CONTAINER_OF(link, berm_pool_t, link)))
-            (void)berm__stream_seal(BERM_CONTAINER_OF(link, berm_pool_t, link)->stream);
+    BERM_LIST_EACH(berm_pool_t, pool, &supply->pool->device->pools, link)
+    if (berm__pool_has_order(pool))
+        (void)berm__stream_seal(pool->stream);
 }
 
 // One step towards enough; *has_progress false when there is none left to take.

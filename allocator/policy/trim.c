@@ -22,31 +22,26 @@ static berm_status_t pool_quiesce(berm_pool_t *pool) {
     return status;
 }
 
-static uint64_t cached_bytes(const berm_device_t *device) {
-    return device->phys.reserved_bytes - device->active.current;
-}
-
 berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
                                 uint64_t *released_bytes) {
     uint64_t before = device->phys.released_bytes;
     berm_status_t status = BERM_OK;
     *released_bytes = 0;
     (void)berm__caches_drain(device);
-    if (cached_bytes(device) <= keep_bytes)
+    if (berm__device_cached_bytes(device) <= keep_bytes)
         return BERM_OK;
-    for (berm_list_t *link = device->pools.next; link != &device->pools && status == BERM_OK;
-         link = link->next)
-        status = pool_quiesce(BERM_CONTAINER_OF(link, berm_pool_t, link));
+    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link)
+    if (status == BERM_OK)
+        status = pool_quiesce(pool);
     berm_list_t *first = device->pools.next;
     unsigned lg = device->gpu.lg_granule;
-    while (status == BERM_OK && cached_bytes(device) > keep_bytes) {
-        uint64_t excess = cached_bytes(device) - keep_bytes, taken = 0;
+    while (status == BERM_OK && berm__device_cached_bytes(device) > keep_bytes) {
+        uint64_t excess = berm__device_cached_bytes(device) - keep_bytes, taken = 0;
         uint64_t granules = (excess + device->gpu.granule_bytes - 1) >> lg;
         uint64_t idle = berm__phys_idle_granules(&device->phys);
         if (granules > idle && first != &device->pools) {
             status = berm__steal_passed(BERM_CONTAINER_OF(first, berm_pool_t, link),
                                         granules - idle, &taken);
-            device->phys.moved_bytes -= taken << lg; // given back, not moved
         }
         uint64_t reserved = device->phys.reserved_bytes;
         if (status == BERM_OK)
@@ -80,6 +75,5 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
     // Its pages serve any stream from now on. What stays is shared with live blocks.
     uint64_t taken = 0, whole = berm__steal_obtainable(pool);
     status = whole == 0 ? BERM_OK : berm__steal_passed(pool, whole, &taken);
-    device->phys.moved_bytes -= taken << device->gpu.lg_granule;
     return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Segments: see segment.h for the layout and for invariants I5 to I7.
 //
-// The per-granule and per-slot tables cover all of the span and are host address space only until
-// they are written: 16 bytes a granule and 8 bytes a slot of what was ever used.
+// The per-granule and per-cell tables cover all of the span and are host address space only until
+// they are written: 16 bytes a granule and 8 bytes a cell of what was ever used.
 #include "vmm/segment.h"
 
 #include <string.h>
@@ -18,8 +18,8 @@ static void tables_free(berm_segment_t *segment) {
     uint64_t granules = granule_count(segment);
     berm__mem_unreserve(segment->handle_of, granules * sizeof *segment->handle_of);
     berm__mem_unreserve(segment->ticket_of, granules * sizeof *segment->ticket_of);
-    berm__mem_unreserve((void *)segment->slots,
-                        segment->span_bytes / BERM_SLOT_BYTES * sizeof *segment->slots);
+    berm__mem_unreserve((void *)segment->cells,
+                        segment->span_bytes / BERM_CELL_BYTES * sizeof *segment->cells);
     berm__mem_free(segment, sizeof *segment);
 }
 
@@ -32,8 +32,8 @@ static berm_segment_t *tables_alloc(berm_gpu_t *gpu, uint64_t span_bytes) {
     uint64_t granules = granule_count(segment);
     segment->handle_of = berm__mem_reserve(granules * sizeof *segment->handle_of);
     segment->ticket_of = berm__mem_reserve(granules * sizeof *segment->ticket_of);
-    segment->slots = berm__mem_reserve(span_bytes / BERM_SLOT_BYTES * sizeof *segment->slots);
-    if (segment->handle_of != NULL && segment->ticket_of != NULL && segment->slots != NULL)
+    segment->cells = berm__mem_reserve(span_bytes / BERM_CELL_BYTES * sizeof *segment->cells);
+    if (segment->handle_of != NULL && segment->ticket_of != NULL && segment->cells != NULL)
         return segment;
     tables_free(segment);
     return NULL;
@@ -111,7 +111,7 @@ static berm_status_t handle_map(berm_segment_t *segment, uint64_t granule,
     handle->is_mapped = true;
     for (uint64_t i = 0; i < handle->granules; i++) {
         segment->handle_of[granule + i] = handle;
-        segment->ticket_of[granule + i] = BERM_SEGMENT_TICKET_FRESH;
+        segment->ticket_of[granule + i] = BERM_TICKET_NONE;
     }
     if (++phys->mapping_count > phys->mapping_peak)
         phys->mapping_peak = phys->mapping_count;
@@ -184,10 +184,10 @@ void berm__segment_ticket_set(berm_segment_t *segment, uint64_t start_bytes, uin
         segment->ticket_of[granule] = ticket;
 }
 
-void berm__segment_slots_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
+void berm__segment_cells_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
                                uintptr_t value) {
-    uint64_t first = start_bytes / BERM_SLOT_BYTES;
-    uint64_t last = (start_bytes + size_bytes - 1) / BERM_SLOT_BYTES;
-    for (uint64_t slot = first; slot <= last; slot++)
-        atomic_store_explicit(&segment->slots[slot], value, memory_order_release);
+    uint64_t first = start_bytes / BERM_CELL_BYTES;
+    uint64_t last = (start_bytes + size_bytes - 1) / BERM_CELL_BYTES;
+    for (uint64_t cell = first; cell <= last; cell++)
+        atomic_store_explicit(&segment->cells[cell], value, memory_order_release);
 }

@@ -6,18 +6,18 @@
 //   base                                                                    base + span
 //   |  slab | block |free| block |  free  |      void      | block | void ...  |
 //   |granule|granule|granule|granule|granule|granule| ...     handle_of[], ticket_of[]
-//   |slot|slot| ... 64 KiB each                               slots[]
+//   |cell|cell| ... 64 KiB each                               cells[]
 //
 // Invariants (docs/invariants.md), beside I1 to I4 of its ranges:
 //   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are
 //   whole
 //       granules, and so are POISONED ones, which may have handles or not
 //   I6  a handle of n granules stands in handle_of n times in a row, and is marked mapped
-//   I7  every LIVE range that is no slab has its slot point to it, every slot of a slab to the
-//       slab; every other slot is 0
+//   I7  every LIVE range that is no slab has its cell point to it, every cell of a slab to the
+//       slab; every other cell is 0
 //   I8  the ticket of a granule with a handle is one that the pool's stream has given out
 //
-// Locks: the device's; slots may be read without it by who holds a live block (policy above).
+// Locks: the device's; cells may be read without it by who holds a live block (policy above).
 #ifndef BERM_VMM_SEGMENT_H
 #define BERM_VMM_SEGMENT_H
 
@@ -40,7 +40,7 @@ typedef struct berm_segment {
     berm_ranges_t ranges;
     berm_phys_handle_t **handle_of; // per granule; NULL: nothing mapped
     uint64_t *ticket_of;       // per granule: last ticket of the pool's stream; 0: never mapped
-    _Atomic(uintptr_t) *slots; // per slot: 0, a berm_range_t *, or a slab with bit 0 set
+    _Atomic(uintptr_t) *cells; // per cell: 0, a berm_range_t *, or a slab with bit 0 set
     uint64_t poisoned_bytes;
 } berm_segment_t;
 
@@ -58,8 +58,8 @@ static inline uint64_t berm__segment_granule_of(const berm_segment_t *segment,
     return offset_bytes >> segment->gpu->lg_granule;
 }
 
-// A granule's ticket when it is mapped: no work uses it (policy/stream.h, BERM_TICKET_NONE).
-#define BERM_SEGMENT_TICKET_FRESH UINT64_C(1)
+// The ticket of memory that no work uses: it has always passed. 0 is no ticket at all.
+#define BERM_TICKET_NONE UINT64_C(1)
 
 // Maps idle handles into the granules [first, first + count), none of which is mapped, and makes
 // them accessible with one cuMemSetAccess. The idle handles must fill it exactly: `large` large
@@ -82,14 +82,14 @@ void berm__segment_ticket_set(berm_segment_t *segment, uint64_t start_bytes, uin
 
 // Slots: what an address belongs to.
 enum {
-    BERM_SLOT_IS_SLAB = 1
+    BERM_CELL_IS_SLAB = 1
 };
-static inline uintptr_t berm__segment_slot_read(const berm_segment_t *segment,
+static inline uintptr_t berm__segment_cell_read(const berm_segment_t *segment,
                                                 uint64_t offset_bytes) {
-    return atomic_load_explicit(&segment->slots[offset_bytes / BERM_SLOT_BYTES],
+    return atomic_load_explicit(&segment->cells[offset_bytes / BERM_CELL_BYTES],
                                 memory_order_acquire);
 }
-void berm__segment_slots_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
+void berm__segment_cells_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
                                uintptr_t value);
 
 #endif

@@ -74,9 +74,9 @@ static void heap_build(void) {
     heap.segment = heap_segment(heap.pool);
     heap.live = heap_range(heap.pool, heap.block);
     heap.awaited = range_in_state(BERM_RANGE_AWAITED);
-    uintptr_t slot = berm__segment_slot_read(heap.segment, heap.small - heap.segment->base);
-    cr_assert((slot & BERM_SLOT_IS_SLAB) != 0);
-    heap.slab = (berm_slab_t *)(slot - BERM_SLOT_IS_SLAB);
+    uintptr_t slot = berm__segment_cell_read(heap.segment, heap.small - heap.segment->base);
+    cr_assert((slot & BERM_CELL_IS_SLAB) != 0);
+    heap.slab = (berm_slab_t *)(slot - BERM_CELL_IS_SLAB);
     heap.entry = BERM_CONTAINER_OF(heap.pool->deferred.prev, berm_deferred_t, link);
     cr_assert(heap.entry->range == heap.awaited);
     cr_assert(berm__phys_create(&heap.device->phys, 1) == BERM_OK);
@@ -154,10 +154,10 @@ MUTATION(I6_handles_stand_in_a_row) {
 }
 
 static void slot_breaks(uint64_t offset, uintptr_t value) {
-    uintptr_t kept = berm__segment_slot_read(heap.segment, offset);
-    berm__segment_slots_write(heap.segment, offset, 1, value);
+    uintptr_t kept = berm__segment_cell_read(heap.segment, offset);
+    berm__segment_cells_write(heap.segment, offset, 1, value);
     audit_expect(7);
-    berm__segment_slots_write(heap.segment, offset, 1, kept);
+    berm__segment_cells_write(heap.segment, offset, 1, kept);
     audit_expect(0);
 }
 

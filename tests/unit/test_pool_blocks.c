@@ -20,9 +20,9 @@ static void streams_begin(const heap_fixture_options_t *options) {
 
 static berm_slab_t *slab_at(berm_addr_t addr) {
     berm_segment_t *segment = heap_segment(heap_pool(a));
-    uintptr_t slot = berm__segment_slot_read(segment, addr - segment->base);
-    cr_assert((slot & BERM_SLOT_IS_SLAB) != 0);
-    return (berm_slab_t *)(slot - BERM_SLOT_IS_SLAB);
+    uintptr_t slot = berm__segment_cell_read(segment, addr - segment->base);
+    cr_assert((slot & BERM_CELL_IS_SLAB) != 0);
+    return (berm_slab_t *)(slot - BERM_CELL_IS_SLAB);
 }
 
 static berm_stats_t stats_read(void) {

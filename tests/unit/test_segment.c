@@ -100,7 +100,7 @@ Test(segment, maps_large_handles_first_with_one_set_access) {
     cr_assert(segment->handle_of[13] == segment->handle_of[10]);
     cr_assert(segment->handle_of[14]->granules == 1 && segment->handle_of[14]->is_mapped);
     for (uint64_t granule = 10; granule < 16; granule++)
-        cr_assert(segment->ticket_of[granule] == BERM_SEGMENT_TICKET_FRESH);
+        cr_assert(segment->ticket_of[granule] == BERM_TICKET_NONE);
     mappings_expect(3);
     cr_assert(phys.mapping_peak == 3 && berm__phys_idle_granules(&phys) == 0);
     // The device can use all of it.
@@ -209,14 +209,14 @@ Test(segment, a_ticket_goes_to_every_granule_that_is_touched) {
 
 Test(segment, slots_cover_what_they_are_written_for) {
     segment_begin();
-    berm__segment_slots_write(segment, BERM_SLOT_BYTES - 512, 1024, 5);
-    cr_assert(berm__segment_slot_read(segment, 0) == 5);
-    cr_assert(berm__segment_slot_read(segment, BERM_SLOT_BYTES) == 5);
-    cr_assert(berm__segment_slot_read(segment, 2 * BERM_SLOT_BYTES) == 0);
-    berm__segment_slots_write(segment, 4 * BERM_SLOT_BYTES, 2 * BERM_SLOT_BYTES, 6);
-    cr_assert(berm__segment_slot_read(segment, 6 * BERM_SLOT_BYTES - 1) == 6);
-    cr_assert(berm__segment_slot_read(segment, 6 * BERM_SLOT_BYTES) == 0);
-    cr_assert(berm__segment_slot_read(segment, GRANULES * GRANULE - 1) == 0);
+    berm__segment_cells_write(segment, BERM_CELL_BYTES - 512, 1024, 5);
+    cr_assert(berm__segment_cell_read(segment, 0) == 5);
+    cr_assert(berm__segment_cell_read(segment, BERM_CELL_BYTES) == 5);
+    cr_assert(berm__segment_cell_read(segment, 2 * BERM_CELL_BYTES) == 0);
+    berm__segment_cells_write(segment, 4 * BERM_CELL_BYTES, 2 * BERM_CELL_BYTES, 6);
+    cr_assert(berm__segment_cell_read(segment, 6 * BERM_CELL_BYTES - 1) == 6);
+    cr_assert(berm__segment_cell_read(segment, 6 * BERM_CELL_BYTES) == 0);
+    cr_assert(berm__segment_cell_read(segment, GRANULES * GRANULE - 1) == 0);
     segment_end();
 }
 

@@ -44,10 +44,10 @@ static bool slab_keeps_bounds(uint64_t slab_bytes, uint64_t bytes) {
 Test(size_class, w2_w3_w4_slabs) {
     for (unsigned i = 0; i < BERM_SIZE_CLASS_COUNT; i++) {
         uint64_t bytes = berm__size_class_bytes(i), slab = berm__size_class_slab_bytes(i);
-        cr_assert(slab % BERM_SLOT_BYTES == 0 && slab <= BERM_KIB(512));
+        cr_assert(slab % BERM_CELL_BYTES == 0 && slab <= BERM_KIB(512));
         cr_assert(berm__size_class_slots(i) == slab / bytes);
         cr_assert(slab_keeps_bounds(slab, bytes), "class %u", i);
-        for (uint64_t less = BERM_SLOT_BYTES; less < slab; less += BERM_SLOT_BYTES)
+        for (uint64_t less = BERM_CELL_BYTES; less < slab; less += BERM_CELL_BYTES)
             cr_assert(!slab_keeps_bounds(less, bytes), "class %u has a smaller slab", i);
     }
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The audit of the threads' caches (I21), before they are emptied for the rest of the audit.
+//
+// Locks: the device's, and every cache is claimed. Calls no driver, allocates nothing.
+#include "front/audit.h"
+
+#include "policy/cache.h"
+
+static int slot_check(const berm_audit_t *audit, const berm_cache_t *cache, unsigned size_class,
+                      uint32_t at) {
+    const berm_cache_slot_t *entry = &cache->slots[size_class][at];
+    const berm_slab_t *slab = entry->slab;
+    berm_addr_t addr = slab->base;
+    if (slab->segment->pool != cache->pool || slab->size_class != size_class ||
+        entry->slot >= slab->slots)
+        return berm__audit_fail(audit, 21, addr, "a cached slot is of another pool or class");
+    bool is_cached =
+        berm__slot_is_taken(slab, entry->slot) && slab->state[entry->slot] == BERM_SLOT_CACHED;
+    if (!is_cached)
+        return berm__audit_fail(audit, 21, berm__slot_addr(slab, entry->slot),
+                                "a thread's cache holds a slot that is not cached");
+    for (uint32_t other = 0; other < at; other++)
+        if (cache->slots[size_class][other].slab == slab &&
+            cache->slots[size_class][other].slot == entry->slot)
+            return berm__audit_fail(audit, 21, berm__slot_addr(slab, entry->slot),
+                                    "a slot is cached twice");
+    return 0;
+}
+
+static int cache_check(const berm_audit_t *audit, const berm_cache_t *cache) {
+    uint64_t bytes = 0;
+    for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++) {
+        for (uint32_t at = 0; at < cache->count[size_class]; at++) {
+            int broken = slot_check(audit, cache, size_class, at);
+            if (broken != 0)
+                return broken;
+            bytes += berm__size_class_bytes(size_class);
+        }
+    }
+    for (uint32_t at = 0; at < cache->large_count; at++) {
+        const berm_cache_large_t *entry = &cache->large[at];
+        bytes += entry->size_bytes;
+        if (entry->segment->pool != cache->pool || entry->range->state != BERM_RANGE_CACHED ||
+            entry->range->size_bytes != entry->size_bytes)
+            return berm__audit_fail(audit, 21, entry->segment->base + entry->range->start_bytes,
+                                    "a thread's cache holds a block that is not cached");
+    }
+    if (bytes != cache->bytes)
+        return berm__audit_fail(audit, 21, 0, "a thread's cache holds %llu bytes, %llu are counted",
+                                (unsigned long long)bytes, (unsigned long long)cache->bytes);
+    return 0;
+}
+
+int berm__audit_caches(const berm_audit_t *audit) {
+    int broken = 0;
+    BERM_LIST_EACH(const berm_cache_t, cache, &audit->device->caches, link)
+    if (broken == 0)
+        broken = cache_check(audit, cache);
+    return broken;
+}
