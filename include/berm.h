@@ -30,12 +30,23 @@
 // GUARANTEES
 //   Every block is aligned to 512 bytes, or more on request. The library never reads or writes
 //   device memory. On failure nothing visible has changed. All functions are thread-safe unless
-//   they say otherwise. In a child of fork() every call but the version and status texts returns
+//   they say otherwise. In a child of fork() every call that returns a status returns
 //   BERM_ERROR_FORKED. No driver is linked: libcuda.so.1 is opened on first use.
 //
+// ERRORS
+//   Each function lists what it can return beside BERM_OK, without BERM_ERROR_. Two groups are
+//   named there and spelled out here only:
+//   START ERRORS   of calls that start berm where it does not run yet: OPTION_VALUE and
+//                  OPTION_UNKNOWN (from BERM_CONF or its file), NO_DRIVER, DRIVER,
+//                  OUT_OF_HOST_MEMORY.
+//   DEVICE ERRORS  of calls that open a device on its first use: NO_VMM, UNSUPPORTED, DRIVER,
+//                  DEVICE_LOST, OUT_OF_DEVICE_MEMORY (for its context), OUT_OF_HOST_MEMORY.
+//   After either nothing was started or opened, and the next call tries again.
+//
 // COST LINES
-//   Each function has three lines: whether it may call the driver, whether it may wait for the
-//   device, and its effect on streams.
+//   Each function says three things: whether it may call the driver, whether it may wait for the
+//   device, and its effect on streams. Any call may wait for another thread's call on the same
+//   device.
 //
 // ADDRESS SPACE
 //   For each pool berm reserves addresses worth several times the device's memory. Tools that list
@@ -69,7 +80,8 @@ typedef uint64_t berm_addr_t;
 #endif
 
 // A CUDA stream: a CUstream or cudaStream_t as it is. NULL and the driver's CU_STREAM_LEGACY (1)
-// are the legacy default stream.
+// are the legacy default stream. CU_STREAM_PER_THREAD (2) is another stream in each thread, so it
+// counts as no stream.
 typedef void *berm_stream_t;
 
 // "No stream": see berm_alloc and berm_free.
@@ -115,7 +127,8 @@ typedef enum berm_status {
 } berm_status_t;
 
 // The name ("BERM_ERROR_LIMIT") and one sentence that says what to do. Static strings, never NULL;
-// an unknown value gives "BERM_STATUS_UNKNOWN". Driver: never. Waits: never. Streams: none.
+// an unknown value gives "BERM_STATUS_UNKNOWN".
+// Driver: never. Waits: never. Streams: none.
 BERM_API const char *berm_status_name(berm_status_t status);
 BERM_API const char *berm_status_text(berm_status_t status);
 
@@ -129,7 +142,8 @@ BERM_API const char *berm_driver_error_last(int *code);
 // Driver: never. Waits: never. Streams: none.
 BERM_API const char *berm_error_message(void);
 
-// "0.1.0". Driver: never. Waits: never. Streams: none.
+// "0.1.0".
+// Driver: never. Waits: never. Streams: none.
 BERM_API const char *berm_version(void);
 
 // ---------------------------------------------------------------------------------------------
@@ -137,12 +151,11 @@ BERM_API const char *berm_version(void);
 // ---------------------------------------------------------------------------------------------
 
 // Optional: the first allocation starts berm with the environment's options. `options` has the
-// form of BERM_CONF ("key:value,key:value", see berm.conf(5) or `berm conf`) and wins over the
-// environment variable, which wins over the file it may name; NULL is "".
-// Returns BERM_OK; BERM_ERROR_STATE when berm runs already; BERM_ERROR_OPTION_UNKNOWN or _VALUE
-// (nothing was started); BERM_ERROR_NO_DRIVER; BERM_ERROR_OUT_OF_HOST_MEMORY; BERM_ERROR_FORKED.
+// form of BERM_CONF ("key:value,key:value"; `berm conf` lists them) and wins over the environment
+// variable, which wins over the file it may name; NULL is "".
 // After berm_shutdown it starts a fresh instance.
-// Driver: yes (cuInit). Waits: no. Streams: none.
+// Errors: STATE (berm runs already), FORKED, START ERRORS.
+// Driver: yes (cuInit). Waits: never. Streams: none.
 BERM_API BERM_CHECKED berm_status_t berm_init(const char *options);
 
 // Gives everything back to the driver: waits for the streams that still use freed memory, unmaps,
@@ -150,6 +163,7 @@ BERM_API BERM_CHECKED berm_status_t berm_init(const char *options);
 // that is not NULL. The caller has no work queued that uses them. No other call may run meanwhile;
 // every later call returns BERM_ERROR_SHUTDOWN until berm_init. A second call returns
 // BERM_ERROR_SHUTDOWN; one before any start returns BERM_OK.
+// Errors: SHUTDOWN, FORKED.
 // Driver: yes. Waits: yes. Streams: none.
 BERM_API berm_status_t berm_shutdown(size_t *live_blocks);
 
@@ -161,15 +175,18 @@ BERM_API berm_status_t berm_shutdown(size_t *live_blocks);
 // With BERM_STREAM_NONE the memory has no pending work at all and may be used on any stream.
 // *out is the address, or 0 on failure. What is inside is undefined.
 // Errors: ARGUMENT, SIZE_ZERO, SIZE_TOO_LARGE, DEVICE, OUT_OF_DEVICE_MEMORY, LIMIT,
-// OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES, CEILING, NO_DRIVER, NO_VMM, DRIVER, DEVICE_LOST, SHUTDOWN,
-// FORKED.
-// Driver: on a miss. Waits: on a miss that moves pages still in use, or before failing.
-// Streams: events may be recorded on them on a miss.
+// OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES, CEILING, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START
+// ERRORS, DEVICE ERRORS.
+// Driver: on a miss, on first sight of a stream, and while freed blocks wait for other streams.
+// Waits: on a miss that moves pages still in use, or before failing; also, to learn when a freed
+// block is done with, where the driver refuses an event or has no cuCtxRecordEvent.
+// Streams: events are recorded on them on a miss, and while freed blocks wait for them.
 BERM_API BERM_CHECKED berm_status_t berm_alloc(uint64_t size_bytes, int device,
                                                berm_stream_t stream, berm_addr_t *out);
 
 // The same at a multiple of `alignment` (a power of two, up to 2^32; below 512 is 512).
-// Errors: also ALIGNMENT.
+// Errors: as berm_alloc, and ALIGNMENT.
+// Driver, waits, streams: as berm_alloc.
 BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment,
                                                        int device, berm_stream_t stream,
                                                        berm_addr_t *out);
@@ -181,21 +198,22 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint
 //   device  the block's device, or BERM_DEVICE_ANY.
 // Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_OTHER_DEVICE, DOUBLE_FREE, SHUTDOWN, FORKED:
 // nothing was freed. Never fails for a valid block.
-// Driver: only when another stream or no stream is named (an event). Waits: only with
-// BERM_STREAM_NONE on a driver without cuCtxRecordEvent. Streams: an event on another stream.
+// Driver: on first sight of a stream, and where host memory is short.
+// Waits: only where host memory is short, for the streams that use the block or for the device.
+// Streams: none at once; a later allocation records the events that tell when they are done.
 BERM_API berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream);
 
 // Says that work queued on `stream`, so far or until the block is freed, uses the block: after the
 // free it waits for that stream too. The block's own stream is ignored.
 // Errors: ARGUMENT (BERM_STREAM_NONE), ADDRESS_UNKNOWN, ADDRESS_INTERIOR, DOUBLE_FREE,
 // OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
-// Driver: on first sight of a stream. Waits: never. Streams: none until the free.
+// Driver: on first sight of a stream. Waits: never. Streams: none; see berm_free.
 BERM_API berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream);
 
 // Announces that the caller is about to destroy `stream` of `device`: freed memory that belongs to
 // it is made free for every stream. Live blocks stay valid; they are freed later with a stream that
 // exists then, or with none. A stream that berm has not seen is allowed.
-// Errors: ARGUMENT, DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// Errors: ARGUMENT, DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: yes. Waits: for the work queued on the stream. Streams: an event on it.
 BERM_API berm_status_t berm_stream_retire(int device, berm_stream_t stream);
 
@@ -205,14 +223,15 @@ BERM_API berm_status_t berm_stream_retire(int device, berm_stream_t stream);
 
 // The most bytes berm may hold reserved on `device`; UINT64_MAX (the default) is no limit. A limit
 // below what is reserved now is allowed: nothing grows until it fits again; berm_trim helps.
+// Errors: ARGUMENT (null out), DEVICE, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: on first use of the device. Waits: never. Streams: none.
-// Errors: ARGUMENT (null out), DEVICE, NO_DRIVER, NO_VMM, SHUTDOWN, FORKED.
 BERM_API berm_status_t berm_limit_set(int device, uint64_t limit_bytes);
 BERM_API berm_status_t berm_limit_get(int device, uint64_t *limit_bytes);
 
 // Gives cached physical memory of `device` back to the driver until at most `keep_bytes` of cached
 // memory remain (0: all that is possible; whole handles only). *released_bytes (may be NULL) is
-// what went back. Errors: DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// what went back, also on failure. It empties thread caches of the device.
+// Errors: DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: yes. Waits: for streams that still use freed memory. Streams: events on them.
 BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *released_bytes);
 
@@ -220,11 +239,11 @@ BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *rele
 // Options
 // ---------------------------------------------------------------------------------------------
 
-// Reads or sets one option by name (berm.conf(5), `berm conf` list them). Setting an option after
+// Reads or sets one option by name (`berm conf` lists them). Setting an option after
 // start works where the option says so, and returns BERM_ERROR_STATE where it does not. The text
 // of a value is written to `value` (NUL-terminated, cut at `capacity` bytes).
 // Starts berm where it does not run yet.
-// Errors: ARGUMENT, OPTION_UNKNOWN, OPTION_VALUE, STATE, NO_DRIVER, SHUTDOWN, FORKED.
+// Errors: ARGUMENT, OPTION_UNKNOWN, OPTION_VALUE, STATE, SHUTDOWN, FORKED, START ERRORS.
 // Driver: when it starts berm. Waits: never. Streams: none.
 BERM_API berm_status_t berm_option_set(const char *name, const char *value);
 BERM_API berm_status_t berm_option_get(const char *name, char *value, size_t capacity);

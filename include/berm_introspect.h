@@ -11,6 +11,14 @@
 //   largest free block of a stream: an allocation of exactly that size on the stream makes no
 //              memory call to the driver; 512 bytes more makes one or fails
 //
+// THREAD CACHES
+//   A thread keeps a little of what it frees, to take it again without a lock. What is kept counts
+//   as cached, not as allocated. The calls below that say "empties thread caches" first give all of
+//   it back to the pools, from every thread, so that what they report is complete; the next
+//   allocations of each thread are slower for it.
+//
+// Errors called START ERRORS and DEVICE ERRORS are listed in berm.h.
+//
 // Output structs start with `size`: set it to sizeof the struct before the call (the macros
 // BERM_*_INIT do). A size that this library does not know gives BERM_ERROR_VERSION; members are
 // only ever added at the end.
@@ -37,6 +45,9 @@ extern "C" {
 #endif
 
 // A figure over time. total_* count up from the start of berm.
+// Peaks of requested, allocated, active and blocks are exact while one thread uses one stream of
+// the device; otherwise they are off by at most what thread caches hold: 6 MiB and one large block
+// for each thread and pool. Peaks of reserved are always exact.
 typedef struct berm_figure {
     uint64_t current;
     uint64_t peak; // since the start or the last berm_stats_peaks_reset
@@ -83,24 +94,29 @@ typedef struct berm_stats {
     uint64_t retries;                 // requests that needed the reclaim ladder beyond growth
     uint64_t out_of_memory;           // requests that failed for lack of device memory or a limit
     uint64_t poisoned_bytes;          // addresses never used again after a driver error
-    uint64_t host_metadata_bytes;     // host memory held for berm's own records, all devices
+    uint64_t host_metadata_bytes;     // host memory of berm's own records, all devices (below)
     berm_driver_calls_t driver_calls; // of the whole process
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)
 
-// Fills *stats for `device`. A device not used yet has all zeros, and no driver is called for it.
+// Fills *stats for `device`. A device not used yet has zeros and no limit, and no driver is called.
+// host_metadata_bytes leaves out tables that cost memory only as they fill: 16 bytes a granule and
+// 8 bytes per 64 KiB of the device addresses that were ever used, and the address directory.
 // Errors: ARGUMENT, VERSION, DEVICE, SHUTDOWN, FORKED.
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_stats_read(int device, berm_stats_t *stats);
 
-// Sets every peak of `device` to the current value. Errors: DEVICE, SHUTDOWN, FORKED.
+// Sets every peak of `device` to the current value.
+// Errors: DEVICE, SHUTDOWN, FORKED.
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_stats_peaks_reset(int device);
 
 // The largest free block of (device, stream), as defined above. 0 if there is none.
+// It empties thread caches of the device.
 // Errors: ARGUMENT, DEVICE, SHUTDOWN, FORKED.
-// Driver: it records and queries events while freed blocks wait for other streams. Waits: never.
+// Driver: it records and queries events while freed blocks wait for other streams.
+// Waits: only where the driver refuses an event or has no cuCtxRecordEvent.
 // Streams: events on them.
 BERM_API berm_status_t berm_largest_free_read(int device, berm_stream_t stream,
                                               uint64_t *size_bytes);
@@ -108,8 +124,11 @@ BERM_API berm_status_t berm_largest_free_read(int device, berm_stream_t stream,
 // The largest request that (device, stream) could be served now when berm may wait, move pages,
 // give back what other pools cache, and grow to the limit or to what the driver says is free.
 // It is an estimate from above where pages of other streams have not passed yet.
-// Errors: ARGUMENT, DEVICE, DRIVER, SHUTDOWN, FORKED.
-// Driver: cuMemGetInfo, and as berm_largest_free_read. Waits: never. Streams: events on them.
+// It starts berm and opens the device where need be, and empties thread caches of the device.
+// Errors: ARGUMENT, DEVICE, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Driver: cuMemGetInfo, and as berm_largest_free_read.
+// Waits: as berm_largest_free_read.
+// Streams: events on them.
 BERM_API berm_status_t berm_largest_obtainable_read(int device, berm_stream_t stream,
                                                     uint64_t *size_bytes);
 
@@ -140,7 +159,9 @@ typedef struct berm_whatis_s {
 
 #define BERM_WHATIS_INIT BERM_SIZED_INIT(berm_whatis_t)
 
-// Says what `addr` is. Errors: ARGUMENT, VERSION, SHUTDOWN, FORKED; a foreign address is BERM_OK.
+// Says what `addr` is; a foreign address is BERM_OK. It empties thread caches of the device, so a
+// block that a thread has freed and kept shows as free.
+// Errors: ARGUMENT, VERSION, SHUTDOWN, FORKED.
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis);
 
@@ -148,13 +169,16 @@ BERM_API berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis);
 typedef void (*berm_write_fn)(void *context, const char *text, size_t length);
 
 // Writes the state of all devices as one JSON object, described by docs/snapshot.schema.json:
-// options, statistics, pools, segments, blocks, free ranges, handles. A full walk under the lock.
-// Errors: ARGUMENT, SHUTDOWN, FORKED. Driver: never. Waits: never. Streams: none.
+// options, statistics, pools, segments, blocks, free ranges, handles. A full walk under the lock
+// of one device after the other, `write` included. It empties thread caches.
+// Errors: ARGUMENT, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_snapshot_write(berm_write_fn write, void *context);
 
 // Walks everything and checks the numbered invariants of docs/invariants.md. BERM_OK if all hold;
 // otherwise BERM_ERROR_CORRUPTION, the number in *invariant (may be NULL; 0 when all hold), and
-// berm_error_message says where. Errors: SHUTDOWN, FORKED.
+// berm_error_message says where. It empties thread caches.
+// Errors: CORRUPTION, SHUTDOWN, FORKED.
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_audit(int *invariant);
 
@@ -176,14 +200,18 @@ typedef struct berm_device_info {
 #define BERM_DEVICE_INFO_INIT BERM_SIZED_INIT(berm_device_info_t)
 
 // The number of devices; 0 with BERM_ERROR_NO_DRIVER where there is no driver.
-// Errors: ARGUMENT, NO_DRIVER, DRIVER, SHUTDOWN, FORKED. Driver: yes. Waits: no. Streams: none.
+// It starts berm where it does not run yet.
+// Errors: ARGUMENT, SHUTDOWN, FORKED, START ERRORS.
+// Driver: when it starts berm. Waits: never. Streams: none.
 BERM_API berm_status_t berm_device_count(int *count);
 
-// Errors: ARGUMENT, VERSION, DEVICE, NO_DRIVER, DRIVER, SHUTDOWN, FORKED.
-// Driver: yes. Waits: no. Streams: none.
+// Fills *info. It starts berm where it does not run yet; the device need not be usable by berm.
+// Errors: ARGUMENT, VERSION, DEVICE, DRIVER, DEVICE_LOST, UNSUPPORTED, SHUTDOWN, FORKED, START
+// ERRORS.
+// Driver: yes. Waits: never. Streams: none.
 BERM_API berm_status_t berm_device_info_read(int device, berm_device_info_t *info);
 
-// Every option, in a fixed order: index from 0; returns NULL past the end. Static strings.
+// What an option is. Static strings.
 typedef struct berm_option_info_s {
     const char *name;
     const char *kind;          // "bytes", "percent", "fraction", "bool", "choice", "text"
@@ -193,6 +221,8 @@ typedef struct berm_option_info_s {
     int is_runtime;            // 1: can be set after start
 } berm_option_info_t;
 
+// Every option, in a fixed order: index from 0; returns NULL past the end. It starts nothing.
+// Driver: never. Waits: never. Streams: none.
 BERM_API const berm_option_info_t *berm_option_info(size_t index);
 
 #ifdef __cplusplus

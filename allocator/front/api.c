@@ -110,8 +110,9 @@ static berm_status_t device_leave(berm_device_t *device, bool is_pushed, berm_st
 berm_status_t berm_stream_retire(int device_ordinal, berm_stream_t handle) {
     berm_device_t *device;
     bool is_pushed;
-    if (handle == BERM_STREAM_NONE)
-        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_stream_retire: no stream is named");
+    if (berm__stream_normalize(handle) == BERM_STREAM_NONE)
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_stream_retire: no stream that can be destroyed is named");
     berm_status_t status = device_enter(device_ordinal, &device, &is_pushed);
     if (status != BERM_OK)
         return status;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit of the threads' caches (I21), before they are emptied for the rest of the audit.
+// The audit of the threads' caches and of the exchanges between them (I21), before they are emptied
+// for the rest of the audit.
 //
 // Locks: the device's, and every cache is claimed. Calls no driver, allocates nothing.
 #include "front/audit.h"
 
 #include "policy/cache.h"
 
-static int slot_check(const berm_audit_t *audit, const berm_cache_t *cache, unsigned size_class,
-                      uint32_t at) {
-    const berm_cache_slot_t *entry = &cache->slots[size_class][at];
+static int slot_check(const berm_audit_t *audit, const berm_pool_t *pool,
+                      const berm_cache_slot_t *entries, unsigned size_class, uint32_t at) {
+    const berm_cache_slot_t *entry = &entries[at];
     const berm_slab_t *slab = entry->slab;
     berm_addr_t addr = slab->base;
-    if (slab->segment->pool != cache->pool || slab->size_class != size_class ||
-        entry->slot >= slab->slots)
+    if (slab->segment->pool != pool || slab->size_class != size_class || entry->slot >= slab->slots)
         return berm__audit_fail(audit, 21, addr, "a cached slot is of another pool or class");
     bool is_cached =
         berm__slot_is_taken(slab, entry->slot) && slab->state[entry->slot] == BERM_SLOT_CACHED;
@@ -20,8 +20,7 @@ static int slot_check(const berm_audit_t *audit, const berm_cache_t *cache, unsi
         return berm__audit_fail(audit, 21, berm__slot_addr(slab, entry->slot),
                                 "a thread's cache holds a slot that is not cached");
     for (uint32_t other = 0; other < at; other++)
-        if (cache->slots[size_class][other].slab == slab &&
-            cache->slots[size_class][other].slot == entry->slot)
+        if (entries[other].slab == slab && entries[other].slot == entry->slot)
             return berm__audit_fail(audit, 21, berm__slot_addr(slab, entry->slot),
                                     "a slot is cached twice");
     return 0;
@@ -31,7 +30,7 @@ static int cache_check(const berm_audit_t *audit, const berm_cache_t *cache) {
     uint64_t bytes = 0;
     for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++) {
         for (uint32_t at = 0; at < cache->count[size_class]; at++) {
-            int broken = slot_check(audit, cache, size_class, at);
+            int broken = slot_check(audit, cache->pool, cache->slots[size_class], size_class, at);
             if (broken != 0)
                 return broken;
             bytes += berm__size_class_bytes(size_class);
@@ -51,10 +50,33 @@ static int cache_check(const berm_audit_t *audit, const berm_cache_t *cache) {
     return 0;
 }
 
+static int exchange_check(const berm_audit_t *audit, const berm_pool_t *pool) {
+    const struct berm_exchange *exchange = pool->exchange;
+    uint64_t bytes = 0;
+    for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++) {
+        for (uint32_t i = 0; i < exchange->count[size_class]; i++) {
+            const berm_cache_batch_t *batch = &exchange->batches[size_class][i];
+            for (uint32_t at = 0; at < batch->count; at++) {
+                int broken = slot_check(audit, pool, batch->slots, size_class, at);
+                if (broken != 0)
+                    return broken;
+            }
+            bytes += batch->count * berm__size_class_bytes(size_class);
+        }
+    }
+    if (bytes != exchange->bytes)
+        return berm__audit_fail(audit, 21, 0, "an exchange holds %llu bytes, %llu are counted",
+                                (unsigned long long)bytes, (unsigned long long)exchange->bytes);
+    return 0;
+}
+
 int berm__audit_caches(const berm_audit_t *audit) {
     int broken = 0;
     BERM_LIST_EACH(const berm_cache_t, cache, &audit->device->caches, link)
     if (broken == 0)
         broken = cache_check(audit, cache);
+    BERM_LIST_EACH(const berm_pool_t, pool, &audit->device->pools, link)
+    if (broken == 0 && pool->exchange != NULL)
+        broken = exchange_check(audit, pool);
     return broken;
 }

@@ -99,8 +99,14 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
     if (status != BERM_OK)
         return status;
     cache = cache_of_thread(pool, handle);
-    if (cache != NULL)
-        berm__cache_merge(cache);
+    berm__caches_merge_own(device);
+    if (cache != NULL) {
+        berm__cache_numbers_take(cache);
+        bool is_plain = alignment_bytes == BERM_RANGE_UNIT_BYTES;
+        if (is_plain && berm__cache_exchange(cache, size_bytes) &&
+            berm__cache_alloc(cache, size_bytes, out))
+            return BERM_OK;
+    }
     status = berm__pool_alloc(pool, size_bytes, alignment_bytes, cache, out);
     if (status == BERM_OK && cache != NULL)
         berm__cache_refill(cache, size_bytes);
@@ -109,6 +115,7 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
 
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out) {
+    stream = berm__stream_normalize(stream);
     berm_cache_t *cache = berm__thread_cache(
         atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed), ordinal, stream);
     if (BERM_LIKELY(cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
@@ -151,8 +158,10 @@ static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment,
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
+    berm__caches_merge_own(device);
+    if (cache == NULL)
+        cache = cache_of_thread(block.pool, handle);
     if (cache != NULL && cache->pool == block.pool && !cache->is_retired) {
-        berm__cache_merge(cache);
         if (berm__cache_make_room(cache, block.size_bytes) &&
             berm__cache_free(cache, segment, addr) == BERM_OK)
             return BERM_OK;
@@ -169,6 +178,7 @@ static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment,
 }
 
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle) {
+    handle = berm__stream_normalize(handle);
     berm_device_t *device;
     berm_segment_t *segment = segment_find(addr, &device);
     if (BERM_UNLIKELY(segment == NULL))

@@ -161,7 +161,7 @@ static void figure_merge(berm_figure_t *figure, uint64_t up, uint64_t down, int6
     figure->total_down += down;
 }
 
-void berm__cache_merge(berm_cache_t *cache) {
+static void cache_merge(berm_cache_t *cache) {
     berm_cache_counts_t *counts = &cache->counts;
     berm_device_t *device = cache->pool->device;
     uint64_t allocated = counts->allocated_up - counts->allocated_down;
@@ -178,6 +178,12 @@ void berm__cache_merge(berm_cache_t *cache) {
     *counts = (berm_cache_counts_t){0};
 }
 
+void berm__caches_merge_own(berm_device_t *device) {
+    BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link)
+    if (cache->owner == &thread_mark)
+        cache_merge(cache);
+}
+
 static void slots_give(berm_cache_t *cache, unsigned size_class, uint32_t keep) {
     uint32_t count = cache->count[size_class];
     uint32_t give = count > keep ? count - keep : 0;
@@ -190,6 +196,70 @@ static void slots_give(berm_cache_t *cache, unsigned size_class, uint32_t keep) 
             (count - give) * sizeof(berm_cache_slot_t));
     cache->count[size_class] = (uint8_t)(count - give);
     cache->bytes -= give * berm__size_class_bytes(size_class);
+}
+
+// --- the exchange ------------------------------------------------------------------------------
+
+static bool device_has_several_caches(const berm_device_t *device) {
+    return device->caches.next != device->caches.prev;
+}
+
+// Room for one more batch of a class, or NULL.
+static berm_cache_batch_t *exchange_room(berm_pool_t *pool, unsigned size_class) {
+    if (pool->exchange == NULL && device_has_several_caches(pool->device))
+        pool->exchange = berm__mem_alloc(sizeof *pool->exchange);
+    struct berm_exchange *exchange = pool->exchange;
+    if (exchange == NULL || exchange->count[size_class] == BERM_EXCHANGE_BATCHES)
+        return NULL;
+    return &exchange->batches[size_class][exchange->count[size_class]++];
+}
+
+// The oldest half of a full bin goes to the exchange; false if there is no room.
+static bool bin_pass_on(berm_cache_t *cache, unsigned size_class) {
+    berm_cache_batch_t *batch = exchange_room(cache->pool, size_class);
+    if (batch == NULL)
+        return false;
+    berm_cache_slot_t *slots = cache->slots[size_class];
+    uint32_t passed = bin_capacity(size_class) / 2, kept = cache->count[size_class] - passed;
+    uint64_t bytes = passed * berm__size_class_bytes(size_class);
+    batch->count = passed;
+    memcpy(batch->slots, slots, passed * sizeof *slots);
+    memmove(slots, slots + passed, kept * sizeof *slots);
+    cache->count[size_class] = (uint8_t)kept;
+    cache->bytes -= bytes;
+    cache->pool->exchange->bytes += bytes;
+    return true;
+}
+
+bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes) {
+    struct berm_exchange *exchange = cache->pool->exchange;
+    if (exchange == NULL || size_bytes > BERM_SMALL_MAX_BYTES)
+        return false;
+    unsigned size_class = berm__size_class_of(size_bytes);
+    if (exchange->count[size_class] == 0 || cache->count[size_class] > 0)
+        return false;
+    const berm_cache_batch_t *batch = &exchange->batches[size_class][--exchange->count[size_class]];
+    memcpy(cache->slots[size_class], batch->slots, batch->count * sizeof batch->slots[0]);
+    cache->count[size_class] = (uint8_t)batch->count;
+    uint64_t bytes = batch->count * berm__size_class_bytes(size_class);
+    cache->bytes += bytes;
+    exchange->bytes -= bytes;
+    return true;
+}
+
+static void exchange_drain(berm_pool_t *pool) {
+    struct berm_exchange *exchange = pool->exchange;
+    if (exchange == NULL || exchange->bytes == 0)
+        return;
+    for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++) {
+        for (uint32_t i = 0; i < exchange->count[size_class]; i++) {
+            const berm_cache_batch_t *batch = &exchange->batches[size_class][i];
+            for (uint32_t at = 0; at < batch->count; at++)
+                berm__small_give(pool, batch->slots[at].slab, batch->slots[at].slot);
+        }
+        exchange->count[size_class] = 0;
+    }
+    exchange->bytes = 0;
 }
 
 static void large_give(berm_cache_t *cache) {
@@ -208,18 +278,22 @@ bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes) {
         return has_room;
     }
     unsigned size_class = berm__size_class_of(size_bytes);
-    if (cache->count[size_class] == bin_capacity(size_class))
+    bool is_full = cache->count[size_class] == bin_capacity(size_class);
+    if (is_full && !bin_pass_on(cache, size_class))
         slots_give(cache, size_class, bin_capacity(size_class) / 2);
     return true;
 }
 
-void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
+void berm__cache_numbers_take(berm_cache_t *cache) {
     berm_device_t *device = cache->pool->device;
-    if (cache->index_next == cache->index_end) {
-        cache->index_next = device->request_count + 1;
-        device->request_count += BERM_CACHE_INDEX_BATCH;
-        cache->index_end = device->request_count + 1;
-    }
+    if (cache->index_next != cache->index_end)
+        return;
+    cache->index_next = device->request_count + 1;
+    device->request_count += BERM_CACHE_INDEX_BATCH;
+    cache->index_end = device->request_count + 1;
+}
+
+void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES)
         return;
     unsigned size_class = berm__size_class_of(size_bytes);
@@ -238,7 +312,7 @@ static void cache_drain(berm_cache_t *cache) {
     for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
         slots_give(cache, size_class, 0);
     large_give(cache);
-    berm__cache_merge(cache);
+    cache_merge(cache);
 }
 
 void berm__cache_destroy(berm_cache_t *cache) {
@@ -274,9 +348,8 @@ void berm__caches_release(berm_device_t *device) {
 
 void berm__caches_retire(berm_pool_t *pool) {
     berm_device_t *device = pool->device;
-    berm__caches_claim(device);
+    (void)berm__caches_hold(device);
     BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link) {
-        cache_drain(cache);
         if (cache->pool != pool)
             continue;
         cache->is_retired = true;
@@ -288,7 +361,7 @@ void berm__caches_retire(berm_pool_t *pool) {
 void berm__caches_merge(berm_device_t *device) {
     berm__caches_claim(device);
     BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link)
-    berm__cache_merge(cache);
+    cache_merge(cache);
     berm__caches_release(device);
 }
 
@@ -298,6 +371,10 @@ bool berm__caches_hold(berm_device_t *device) {
     BERM_LIST_EACH(berm_cache_t, cache, &device->caches, link) {
         has_cached |= cache->bytes > 0;
         cache_drain(cache);
+    }
+    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
+        has_cached |= pool->exchange != NULL && pool->exchange->bytes > 0;
+        exchange_drain(pool);
     }
     return has_cached;
 }

@@ -14,8 +14,14 @@
 // A hit takes no shared lock. A free makes one atomic read-modify-write: live -> cached on the
 // block's state, which is what catches a double free. An allocation makes none.
 //
+// Between the caches of one pool stands an exchange: half bins that one thread had too many of, for
+// another that has none. So a block that is allocated here and freed there, time and again, costs
+// both threads the lock once in a batch, and the slab's records nothing. There is none while the
+// device has one cache.
+//
 // Invariants (docs/invariants.md), while claimed:
-//   I21  every cached block is CACHED, of the cache's pool, once; bytes is the sum of their sizes
+//   I21  every block in a cache or an exchange is CACHED, of its pool, once; bytes is the sum of
+//        their sizes
 //
 // Lock: the device's, but for what is said above.
 #ifndef BERM_POLICY_CACHE_H
@@ -36,6 +42,23 @@ typedef struct berm_cache_slot {
     berm_slab_t *slab;
     uint32_t slot;
 } berm_cache_slot_t;
+
+enum {
+    BERM_EXCHANGE_SLOTS = BERM_CACHE_SLOTS_MAX / 2, // of a batch
+    BERM_EXCHANGE_BATCHES = 4,                      // of a class
+};
+
+typedef struct berm_cache_batch {
+    uint32_t count;
+    berm_cache_slot_t slots[BERM_EXCHANGE_SLOTS];
+} berm_cache_batch_t;
+
+// Of a pool; under the device's lock.
+struct berm_exchange {
+    uint64_t bytes;
+    uint8_t count[BERM_SIZE_CLASS_COUNT];
+    berm_cache_batch_t batches[BERM_SIZE_CLASS_COUNT][BERM_EXCHANGE_BATCHES];
+};
 
 typedef struct berm_cache_large {
     berm_segment_t *segment;
@@ -119,15 +142,20 @@ void berm__caches_retire(berm_pool_t *pool);
 // Adds all counts to the device's figures. Locked.
 void berm__caches_merge(berm_device_t *device);
 
-// Adds one cache's counts to the figures: before the owner's own changes to them, so that with one
-// thread peaks are exact; with several they are off by what the others have not merged. Locked;
+// Adds the counts of the calling thread's caches to the figures: before its own changes to them, so
+// that with one thread peaks are exact; with several they are off by what the others have not
+// merged. Locked.
+void berm__caches_merge_own(berm_device_t *device);
+// Takes a batch of numbers for requests, if the last is used up. Locked; called by the owner.
+void berm__cache_numbers_take(berm_cache_t *cache);
+// Fills an empty bin for `size_bytes` with a batch of the exchange; false if there is none. Locked;
 // called by the owner.
-void berm__cache_merge(berm_cache_t *cache);
+bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
 // free slots. Locked; called by the owner.
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
-// Makes room for a block of `size_bytes` by giving half of a full bin back; false for a large block
-// when one is cached, which is given back too. As refill.
+// Makes room for a block of `size_bytes`: half of a full bin goes to the exchange, or back to its
+// slabs; false for a large block when one is cached, which is given back too. As refill.
 bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes);
 
 #endif

@@ -28,18 +28,8 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     return BERM_OK;
 }
 
-// NULL and CU_STREAM_LEGACY are one stream. The per-thread default is another stream in each
-// thread, so memory used on it is treated as memory without a stream.
-static berm_stream_t handle_normalize(berm_stream_t handle) {
-    if (handle == (berm_stream_t)BERM_CU_STREAM_LEGACY)
-        return NULL;
-    if (handle == (berm_stream_t)BERM_CU_STREAM_PER_THREAD)
-        return BERM_STREAM_NONE;
-    return handle;
-}
-
 berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle) {
-    handle = handle_normalize(handle);
+    handle = berm__stream_normalize(handle);
     berm_stream_ref_t *last = device->stream_last;
     if (BERM_LIKELY(last != NULL && last->handle == handle))
         return last;
@@ -72,7 +62,7 @@ berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
     berm_stream_ref_t *stream = berm__mem_alloc(sizeof *stream);
     if (stream == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    berm__stream_init(stream, &device->gpu, handle_normalize(handle), &device->host_waits);
+    berm__stream_init(stream, &device->gpu, berm__stream_normalize(handle), &device->host_waits);
     stream_id_read(stream);
     berm__list_push_front(&device->streams, &stream->link);
     device->stream_last = stream;
@@ -170,6 +160,7 @@ static void device_quiesce(berm_device_t *device) {
 
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
     bool is_pushed;
+    (void)berm__caches_hold(device);
     while (!berm__list_is_empty(&device->caches))
         berm__cache_destroy(BERM_CONTAINER_OF(device->caches.next, berm_cache_t, link));
     *live_blocks = device->blocks.current;

@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "host/mem.h"
+#include "policy/cache.h"
 
 // While frees wait, every so many allocations look whether they are done.
 enum {
@@ -74,6 +75,8 @@ void berm__pool_destroy(berm_pool_t *pool) {
     berm__list_remove(&pool->link);
     pool->device->pool_count--;
     pool->stream->pool = NULL;
+    if (pool->exchange != NULL)
+        berm__mem_free(pool->exchange, sizeof *pool->exchange);
     berm__mem_free(pool, sizeof *pool);
 }
 

@@ -106,6 +106,7 @@ typedef struct berm_pool {
     uint64_t deferred_polls; // allocations since the deferred list was last looked at
     bool has_unsealed;       // an entry was added since the last seal
     uint64_t allocated_bytes, requested_bytes, blocks;
+    struct berm_exchange *exchange; // between thread caches (cache.h); NULL: none yet
 } berm_pool_t;
 
 // A block found by its address.

@@ -46,6 +46,14 @@ typedef struct berm_stream {
     uint64_t poll_round;    // the last round of berm__deferred_process that polled it
 } berm_stream_ref_t;
 
+// NULL and CU_STREAM_LEGACY are one stream. The per-thread default is another stream in each
+// thread, so memory used on it is treated as memory without a stream.
+static inline berm_stream_t berm__stream_normalize(berm_stream_t handle) {
+    if (handle == (berm_stream_t)BERM_CU_STREAM_LEGACY)
+        return NULL;
+    return handle == (berm_stream_t)BERM_CU_STREAM_PER_THREAD ? BERM_STREAM_NONE : handle;
+}
+
 void berm__stream_init(berm_stream_ref_t *stream, berm_gpu_t *gpu, berm_stream_t handle,
                        uint64_t *host_waits);
 // Gives its events back.

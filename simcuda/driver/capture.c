@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream capture: what may be called while one is in progress, how it spreads to other streams by
-// events, and how it is broken. Captured work is not run and touches nothing; a graph is an object
-// with a handle and no nodes.
+// events, and how it is broken. Captured work is not run and touches nothing: it becomes a step of
+// a graph (graph.c), after the steps its stream's last work or wait stands for.
 //
 // A capture belongs to the thread that began it. In the thread's mode GLOBAL, a capture of its own
 // that is not RELAXED, or another thread's that is GLOBAL, forbids unsafe calls; in THREAD_LOCAL
@@ -9,7 +9,7 @@
 // Locks: the state's.
 #include <stdlib.h>
 
-#include "sim.h"
+#include "graph.h"
 
 static sim_capture_t *capture_of(berm_list_t *node) {
     return BERM_CONTAINER_OF(node, sim_capture_t, node);
@@ -110,6 +110,7 @@ static void stream_leave(sim_stream_t *stream, void *unused) {
     stream->capture = NULL;
     stream->merged_into = NULL;
     stream->capture_ops = 0;
+    sim_deps_free(&stream->capture_deps);
 }
 
 static void stream_forget(sim_stream_t *stream, void *gone) {
@@ -126,15 +127,12 @@ static void stream_check_joined(sim_stream_t *stream, void *is_joined) {
         *(bool *)is_joined = false;
 }
 
-static void graph_destroy(uint64_t handle) {
-    free(sim_table_get(&sim.graphs, handle));
-    sim_table_remove(&sim.graphs, handle);
-}
-
 void sim_capture_destroy(sim_capture_t *capture) {
     capture_each(capture, stream_leave, NULL);
-    graph_destroy(capture->graph);
+    if (capture->graph != NULL)
+        sim_graph_destroy(capture->graph);
     berm__list_remove(&capture->node);
+    free(capture->told);
     free(capture);
 }
 
@@ -148,10 +146,34 @@ void sim_capture_end_stream(sim_stream_t *stream) {
         stream_leave(stream, NULL);
 }
 
+int sim_capture_add(sim_stream_t *stream, const sim_issue_t *issue,
+                    const simcuda_access_t *accesses, size_t count) {
+    int result = sim_capture_state(stream);
+    if (result != BERM_CU_SUCCESS)
+        return result;
+    if (issue->gate != NULL) // a gate opens once: it cannot be launched again
+        return sim_capture_refuse(stream->capture, BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
+    sim_graph_t *graph = stream->capture->graph;
+    uint32_t number = graph->plan->count;
+    sim_deps_t after = {0};
+    if (!sim_deps_add(&after, number) || !sim_graph_add(graph, stream->context->handle, issue,
+                                                        accesses, count, &stream->capture_deps)) {
+        sim_deps_free(&after);
+        return BERM_CU_OUT_OF_MEMORY;
+    }
+    sim_deps_free(&stream->capture_deps);
+    stream->capture_deps = after;
+    stream->capture_ops++;
+    stream->merged_into = NULL;
+    return BERM_CU_SUCCESS;
+}
+
 int sim_capture_record(sim_stream_t *stream, sim_event_t *event) {
     int result = sim_capture_state(stream);
     if (result != BERM_CU_SUCCESS)
         return result;
+    if (!sim_deps_set(&event->capture_deps, &stream->capture_deps))
+        return BERM_CU_OUT_OF_MEMORY;
     if (event->mark != NULL)
         sim_mark_drop(event->mark);
     event->mark = NULL;
@@ -198,6 +220,8 @@ int sim_capture_wait(sim_stream_t *stream, sim_event_t *event) {
         stream->capture = from; // the capture spreads to this stream
         stream->capture_ops = 0;
     }
+    if (!sim_deps_add_all(&stream->capture_deps, &event->capture_deps))
+        return sim_capture_refuse(from, BERM_CU_OUT_OF_MEMORY);
     stream->capture_ops++;
     stream->merged_into = NULL;
     merge_t merge = {event, stream};
@@ -220,22 +244,18 @@ static int capture_begin(berm_cu_stream_t handle, int mode) {
     if (stream->capture != NULL)
         return BERM_CU_ILLEGAL_STATE;
     sim_capture_t *capture = calloc(1, sizeof(*capture));
-    sim_graph_t *graph = calloc(1, sizeof(*graph));
-    if (graph != NULL)
-        graph->handle = sim_table_add(&sim.graphs, graph);
-    if (capture == NULL || graph == NULL || graph->handle == 0 || !sim_thread_number()) {
-        if (graph != NULL && graph->handle != 0)
-            sim_table_remove(&sim.graphs, graph->handle);
-        free(graph);
+    sim_graph_t *graph = capture != NULL && sim_thread_number() ? sim_graph_create() : NULL;
+    if (graph == NULL) {
         free(capture);
         return BERM_CU_OUT_OF_MEMORY;
     }
+    graph->is_capturing = true;
     *capture = (sim_capture_t){.id = sim_id_next(),
                                .mode = mode,
                                .status = BERM_CU_CAPTURE_STATUS_ACTIVE,
                                .thread = sim_thread.number,
                                .origin = stream,
-                               .graph = graph->handle};
+                               .graph = graph};
     berm__list_push_back(&sim.captures, &capture->node);
     stream->capture = capture;
     stream->capture_ops = 0;
@@ -272,8 +292,9 @@ static int capture_end(berm_cu_stream_t handle, berm_cu_graph_t *graph) {
     if (result == BERM_CU_SUCCESS && !is_joined)
         result = BERM_CU_STREAM_CAPTURE_UNJOINED;
     if (result == BERM_CU_SUCCESS) {
-        *graph = (berm_cu_graph_t)(uintptr_t)capture->graph;
-        capture->graph = 0; // the caller's now
+        *graph = (berm_cu_graph_t)(uintptr_t)capture->graph->handle;
+        capture->graph->is_capturing = false;
+        capture->graph = NULL; // the caller's now
     }
     sim_capture_destroy(capture);
     return result;
@@ -287,12 +308,12 @@ berm_cu_result_t cuStreamEndCapture(berm_cu_stream_t stream, berm_cu_graph_t *gr
 }
 
 // Asking never breaks a capture. NULL, with *result set, unless *status is ACTIVE.
-static const sim_capture_t *capture_ask(berm_cu_stream_t handle, int *status, int *result) {
+static sim_stream_t *capture_ask(berm_cu_stream_t handle, int *status, int *result) {
     sim_charge(&sim.config.costs.other, 0, 0);
     *result = BERM_CU_INVALID_VALUE;
     if (status == NULL)
         return NULL;
-    const sim_stream_t *stream = sim_stream_get(handle, result);
+    sim_stream_t *stream = sim_stream_get(handle, result);
     if (stream == NULL)
         return NULL;
     if (stream->is_legacy && capture_behind_legacy(stream) != NULL) {
@@ -300,7 +321,7 @@ static const sim_capture_t *capture_ask(berm_cu_stream_t handle, int *status, in
         return NULL;
     }
     *status = stream->capture == NULL ? BERM_CU_CAPTURE_STATUS_NONE : stream->capture->status;
-    return *status == BERM_CU_CAPTURE_STATUS_ACTIVE ? stream->capture : NULL;
+    return *status == BERM_CU_CAPTURE_STATUS_ACTIVE ? stream : NULL;
 }
 
 berm_cu_result_t cuStreamIsCapturing(berm_cu_stream_t stream, int *status) {
@@ -310,19 +331,37 @@ berm_cu_result_t cuStreamIsCapturing(berm_cu_stream_t stream, int *status) {
     return sim_leave(result);
 }
 
+// The dependencies told last stay in place until the capture is asked again, or ends.
+static bool capture_tell(const sim_stream_t *stream, const berm_cu_graph_node_t **dependencies) {
+    sim_capture_t *capture = stream->capture;
+    uint32_t count = stream->capture_deps.count;
+    berm_cu_graph_node_t *told = realloc(capture->told, (count + 1) * sizeof(*told));
+    if (told == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        told[i] = sim_graph_node(capture->graph, stream->capture_deps.items[i]);
+    capture->told = told;
+    *dependencies = count > 0 ? told : NULL;
+    return true;
+}
+
 // The out parameters after `status` are optional, and written for an active capture only.
-static int capture_info(berm_cu_stream_t stream, int *status, uint64_t *id, berm_cu_graph_t *graph,
-                        size_t *dependency_count) {
+static int capture_info(berm_cu_stream_t handle, int *status, uint64_t *id, berm_cu_graph_t *graph,
+                        const berm_cu_graph_node_t **dependencies, size_t *dependency_count) {
     int result;
-    const sim_capture_t *capture = capture_ask(stream, status, &result);
-    if (capture == NULL)
+    if (dependencies != NULL)
+        *dependencies = NULL;
+    const sim_stream_t *stream = capture_ask(handle, status, &result);
+    if (stream == NULL)
         return result;
+    if (dependencies != NULL && !capture_tell(stream, dependencies))
+        return BERM_CU_OUT_OF_MEMORY;
     if (id != NULL)
-        *id = capture->id;
+        *id = stream->capture->id;
     if (graph != NULL)
-        *graph = (berm_cu_graph_t)(uintptr_t)capture->graph;
+        *graph = (berm_cu_graph_t)(uintptr_t)stream->capture->graph->handle;
     if (dependency_count != NULL)
-        *dependency_count = 0;
+        *dependency_count = stream->capture_deps.count;
     return BERM_CU_SUCCESS;
 }
 
@@ -331,11 +370,8 @@ berm_cu_result_t cuStreamGetCaptureInfo_v2(berm_cu_stream_t stream, int *status,
                                            const berm_cu_graph_node_t **dependencies,
                                            size_t *dependency_count) {
     int result = sim_enter(SIM_FN_cuStreamGetCaptureInfo_v2);
-    if (result == BERM_CU_SUCCESS) {
-        if (dependencies != NULL)
-            *dependencies = NULL;
-        result = capture_info(stream, status, id, graph, dependency_count);
-    }
+    if (result == BERM_CU_SUCCESS)
+        result = capture_info(stream, status, id, graph, dependencies, dependency_count);
     return sim_leave(result);
 }
 
@@ -345,12 +381,62 @@ berm_cu_result_t cuStreamGetCaptureInfo_v3(berm_cu_stream_t stream, int *status,
                                            const void **edges, size_t *dependency_count) {
     int result = sim_enter(SIM_FN_cuStreamGetCaptureInfo_v3);
     if (result == BERM_CU_SUCCESS) {
-        if (dependencies != NULL)
-            *dependencies = NULL;
         if (edges != NULL)
-            *edges = NULL;
-        result = capture_info(stream, status, id, graph, dependency_count);
+            *edges = NULL; // all edges are whole dependencies
+        result = capture_info(stream, status, id, graph, dependencies, dependency_count);
     }
+    return sim_leave(result);
+}
+
+static int capture_update(berm_cu_stream_t handle, const berm_cu_graph_node_t *nodes, size_t count,
+                          unsigned flags) {
+    int result;
+    sim_charge(&sim.config.costs.other, 0, 0);
+    if (flags > BERM_CU_CAPTURE_DEPENDENCIES_SET || (nodes == NULL && count > 0))
+        return BERM_CU_INVALID_VALUE;
+    sim_stream_t *stream = sim_stream_get(handle, &result);
+    if (stream == NULL)
+        return result;
+    if (stream->capture == NULL)
+        return BERM_CU_ILLEGAL_STATE;
+    result = sim_capture_state(stream);
+    sim_deps_t deps = {0};
+    if (flags == BERM_CU_CAPTURE_DEPENDENCIES_ADD && !sim_deps_set(&deps, &stream->capture_deps))
+        result = BERM_CU_OUT_OF_MEMORY;
+    for (size_t i = 0; result == BERM_CU_SUCCESS && i < count; i++) {
+        uint32_t step = sim_graph_step(stream->capture->graph, nodes[i]);
+        if (step == UINT32_MAX)
+            result = BERM_CU_INVALID_VALUE;
+        else if (!sim_deps_add(&deps, step))
+            result = BERM_CU_OUT_OF_MEMORY;
+    }
+    if (result != BERM_CU_SUCCESS) {
+        sim_deps_free(&deps);
+        return result;
+    }
+    sim_deps_free(&stream->capture_deps);
+    stream->capture_deps = deps;
+    return BERM_CU_SUCCESS;
+}
+
+berm_cu_result_t cuStreamUpdateCaptureDependencies(berm_cu_stream_t stream,
+                                                   berm_cu_graph_node_t *nodes, size_t count,
+                                                   unsigned flags) {
+    int result = sim_enter(SIM_FN_cuStreamUpdateCaptureDependencies);
+    if (result == BERM_CU_SUCCESS)
+        result = capture_update(stream, nodes, count, flags);
+    return sim_leave(result);
+}
+
+// Edges with data are for dependent launch within a graph, which is not modelled.
+berm_cu_result_t cuStreamUpdateCaptureDependencies_v2(berm_cu_stream_t stream,
+                                                      berm_cu_graph_node_t *nodes,
+                                                      const void *edges, size_t count,
+                                                      unsigned flags) {
+    int result = sim_enter(SIM_FN_cuStreamUpdateCaptureDependencies_v2);
+    if (result == BERM_CU_SUCCESS)
+        result =
+            edges != NULL ? BERM_CU_NOT_SUPPORTED : capture_update(stream, nodes, count, flags);
     return sim_leave(result);
 }
 
@@ -365,18 +451,6 @@ berm_cu_result_t cuThreadExchangeStreamCaptureMode(int *mode) {
             sim_thread.capture_mode = *mode;
             *mode = before;
         }
-    }
-    return sim_leave(result);
-}
-
-berm_cu_result_t cuGraphDestroy(berm_cu_graph_t graph) {
-    int result = sim_enter(SIM_FN_cuGraphDestroy);
-    if (result == BERM_CU_SUCCESS) {
-        uint64_t handle = (uint64_t)(uintptr_t)graph;
-        if (sim_table_get(&sim.graphs, handle) == NULL)
-            result = BERM_CU_INVALID_VALUE;
-        else
-            graph_destroy(handle);
     }
     return sim_leave(result);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sim.h"
 
@@ -31,7 +32,8 @@ bool sim_config_is_valid(const simcuda_config_t *config) {
            config->memory_bytes <= SIM_ADDRESS_BYTES &&
            config->outside_bytes <= config->memory_bytes &&
            config->address_bytes >= config->granule_bytes &&
-           config->address_bytes <= SIM_ADDRESS_BYTES;
+           config->address_bytes <= SIM_ADDRESS_BYTES &&
+           (config->is_backed == 0 || config->granule_bytes % (uint64_t)sysconf(_SC_PAGESIZE) == 0);
 }
 
 // A number with an optional K, M, G or T (powers of 1,024); false if it is anything else.
@@ -84,10 +86,11 @@ static bool read_int(const char *name, int least, int most, int *out) {
 }
 
 static bool read_latency(simcuda_costs_t *costs) {
+    char error[512];
     const char *text = getenv("SIMCUDA_LATENCY");
-    if (text == NULL || simcuda_costs_preset(text, costs) == 0)
+    if (text == NULL || simcuda_costs_read(text, costs, error, sizeof(error)) == 0)
         return true;
-    (void)fprintf(stderr, "simcuda: SIMCUDA_LATENCY=%s: want fast, typical or slow\n", text);
+    (void)fprintf(stderr, "simcuda: SIMCUDA_LATENCY: %s\n", error);
     return false;
 }
 
@@ -98,5 +101,7 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_latency(&config->costs) && ok;
     ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
     ok = read_int("SIMCUDA_VMM", 0, 1, &config->has_vmm) && ok;
+    ok = read_int("SIMCUDA_BACKED", 0, 1, &config->is_backed) && ok;
+    ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;
     return read_bytes("SIMCUDA_OUTSIDE", 0, config->memory_bytes, &config->outside_bytes) && ok;
 }

@@ -9,7 +9,9 @@
 // Locks: the state's, by sim_enter.
 #include <stdlib.h>
 
-#include "sim.h"
+#include "graph.h"
+#include "ipc.h"
+#include "pool.h"
 
 // --- the current one -----------------------------------------------------------------------------
 
@@ -68,9 +70,7 @@ static void context_destroy_events(const sim_context_t *context) {
         if (event->context != context)
             continue;
         sim_table_remove(&sim.events, event->handle);
-        if (event->mark != NULL)
-            sim_mark_drop(event->mark);
-        free(event);
+        sim_event_free(event);
     }
 }
 
@@ -78,6 +78,8 @@ static void context_destroy_events(const sim_context_t *context) {
 // their time has come: sim_leave runs them.
 void sim_context_destroy(sim_context_t *context) {
     sim_wait_context(context);
+    sim_effects_run();
+    sim_execs_forget(context);
     sim_malloc_free_all(context);
     context_destroy_events(context);
     while (!berm__list_is_empty(&context->streams)) {
@@ -349,6 +351,7 @@ berm_cu_result_t cuCtxSynchronize(void) {
         sim_context_t *context = sim_context_current();
         sim_charge(&sim.config.costs.synchronize, 0, 0);
         sim_wait_context(context);
+        sim_pools_release();
         result = sim_context_observe(context);
     }
     return sim_leave(result);

@@ -69,6 +69,7 @@ static const error_words_t error_words[] = {
     {BERM_CU_PRIMARY_CONTEXT_ACTIVE, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE",
      "the primary context is active"},
     {BERM_CU_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context destroyed"},
+    {BERM_CU_TOO_MANY_PEERS, "CUDA_ERROR_TOO_MANY_PEERS", "too many peers"},
     {BERM_CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "launch failed"},
     {BERM_CU_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "not permitted"},
     {BERM_CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "not supported"},
@@ -225,6 +226,8 @@ static int device_attribute(int attribute, int device) {
     case BERM_CU_ATTR_CONCURRENT_KERNELS:
     case BERM_CU_ATTR_UNIFIED_ADDRESSING:
     case BERM_CU_ATTR_STREAM_PRIORITIES_SUPPORTED:
+    case BERM_CU_ATTR_MEMORY_POOLS_SUPPORTED:
+    case BERM_CU_ATTR_IPC_EVENT_SUPPORTED:
         return 1;
     case BERM_CU_ATTR_VMM_SUPPORTED:
     case BERM_CU_ATTR_POSIX_FD_SUPPORTED:

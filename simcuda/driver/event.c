@@ -4,10 +4,30 @@
 // Locks: the state's, by sim_enter. An event whose mark cannot be made keeps its old one.
 #include <stdlib.h>
 
-#include "sim.h"
+#include "pool.h"
 
 static sim_event_t *event_get(berm_cu_event_t handle) {
     return sim_table_get(&sim.events, (uint64_t)(uintptr_t)handle);
+}
+
+void sim_event_free(sim_event_t *event) {
+    if (event->mark != NULL)
+        sim_mark_drop(event->mark);
+    free(event->capture_deps.items);
+    free(event);
+}
+
+sim_event_t *sim_event_create(unsigned flags, int *result) {
+    sim_event_t *event = calloc(1, sizeof(*event));
+    *result = BERM_CU_OUT_OF_MEMORY;
+    if (event == NULL || (event->handle = sim_table_add(&sim.events, event)) == 0) {
+        free(event);
+        return NULL;
+    }
+    event->context = sim_context_current();
+    event->flags = flags;
+    *result = BERM_CU_SUCCESS;
+    return event;
 }
 
 berm_cu_result_t cuEventCreate(berm_cu_event_t *out, unsigned flags) {
@@ -17,20 +37,14 @@ berm_cu_result_t cuEventCreate(berm_cu_event_t *out, unsigned flags) {
             BERM_CU_EVENT_BLOCKING_SYNC | BERM_CU_EVENT_DISABLE_TIMING | BERM_CU_EVENT_INTERPROCESS;
         bool is_ipc_timed = (flags & BERM_CU_EVENT_INTERPROCESS) != 0 &&
                             (flags & BERM_CU_EVENT_DISABLE_TIMING) == 0;
-        sim_event_t *event = NULL;
+        const sim_event_t *event = NULL;
         sim_charge(&sim.config.costs.other, 0, 0);
         if (out == NULL || (flags & ~known) != 0 || is_ipc_timed)
             result = BERM_CU_INVALID_VALUE;
-        else if ((event = calloc(1, sizeof(*event))) == NULL ||
-                 (event->handle = sim_table_add(&sim.events, event)) == 0)
-            result = BERM_CU_OUT_OF_MEMORY;
-        if (result == BERM_CU_SUCCESS) {
-            event->context = sim_context_current();
-            event->flags = flags;
+        else
+            event = sim_event_create(flags, &result);
+        if (event != NULL)
             *out = (berm_cu_event_t)(uintptr_t)event->handle;
-        } else {
-            free(event);
-        }
     }
     return sim_leave(result);
 }
@@ -43,10 +57,8 @@ berm_cu_result_t cuEventDestroy_v2(berm_cu_event_t handle) {
         if (event == NULL) {
             result = BERM_CU_INVALID_HANDLE;
         } else {
-            if (event->mark != NULL)
-                sim_mark_drop(event->mark);
             sim_table_remove(&sim.events, event->handle);
-            free(event);
+            sim_event_free(event);
         }
     }
     return sim_leave(result);
@@ -189,6 +201,7 @@ berm_cu_result_t cuEventSynchronize(berm_cu_event_t handle) {
         if (result == BERM_CU_SUCCESS) {
             if (event->mark != NULL)
                 sim_wait_mark(event->mark);
+            sim_pools_release();
             result = sim_context_observe(event->context);
         }
     }

@@ -47,6 +47,15 @@ void sim_ledger_allocation(int device, uint64_t count, uint64_t bytes) {
     LEDGER_ADD(device, allocation_bytes, bytes);
 }
 
+void sim_ledger_import(int device, uint64_t count, uint64_t bytes) {
+    LEDGER_ADD(device, imports, count);
+    LEDGER_ADD(device, import_bytes, bytes);
+}
+
+void sim_ledger_pool(int device, uint64_t bytes) {
+    LEDGER_ADD(device, pool_bytes, bytes);
+}
+
 void sim_ledger_used(int device, uint64_t bytes) {
     LEDGER_ADD(device, used_bytes, bytes);
     ledger_note(device);

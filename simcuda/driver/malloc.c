@@ -7,14 +7,11 @@
 // cuMemFree waits for the device, whoever uses the block. Locks: the state's, by sim_enter.
 #include <stdlib.h>
 
-#include "sim.h"
+#include "backing.h"
+#include "ipc.h"
+#include "pool.h"
 
 #define MALLOC_UNIT_BYTES UINT64_C(512)
-
-static berm_cu_mem_prop_t plain_prop(int device) {
-    return (berm_cu_mem_prop_t){.type = BERM_CU_MEM_ALLOCATION_PINNED,
-                                .location = {BERM_CU_MEM_LOCATION_DEVICE, device}};
-}
 
 // --- chunks --------------------------------------------------------------------------------------
 
@@ -49,13 +46,18 @@ static sim_chunk_t *chunk_create(int device) {
     uint64_t granule = sim.config.granule_bytes;
     uint64_t units = granule / MALLOC_UNIT_BYTES;
     uint64_t words = (units + 63) / 64;
-    berm_cu_mem_prop_t prop = plain_prop(device);
+    berm_cu_mem_prop_t prop = sim_device_prop(device);
     int result;
     sim_chunk_t *chunk = calloc(1, sizeof(*chunk) + words * sizeof(chunk->bits[0]));
     if (chunk == NULL)
         return NULL;
-    chunk->memory = sim_memory_create(granule, &prop, false, &result);
+    chunk->memory = sim_memory_create(granule, &prop, false, NULL, &result);
     chunk->addr = chunk->memory != NULL ? sim_address_take(granule, granule) : 0;
+    if (chunk->addr != 0 &&
+        !sim_backing_map(chunk->addr, granule, chunk->memory, 0, BERM_CU_MEM_ACCESS_READWRITE)) {
+        sim_address_give(chunk->addr, granule);
+        chunk->addr = 0;
+    }
     if (chunk->addr == 0) {
         if (chunk->memory != NULL)
             sim_memory_settle(chunk->memory);
@@ -70,6 +72,7 @@ static sim_chunk_t *chunk_create(int device) {
 
 static void chunk_destroy(sim_chunk_t *chunk) {
     berm__list_remove(&chunk->node);
+    sim_backing_unmap(chunk->addr, sim.config.granule_bytes);
     sim_address_give(chunk->addr, sim.config.granule_bytes);
     chunk->memory->refs = 0;
     sim_memory_settle(chunk->memory);
@@ -112,30 +115,41 @@ static sim_mapping_t *block_create_small(uint64_t bytes, int device) {
 }
 
 static sim_mapping_t *block_create_large(uint64_t bytes, int device) {
-    berm_cu_mem_prop_t prop = plain_prop(device);
+    berm_cu_mem_prop_t prop = sim_device_prop(device);
     uint64_t span = berm__align_up(bytes, sim.config.granule_bytes);
     int result;
-    sim_memory_t *memory = sim_memory_create(span, &prop, false, &result);
+    sim_memory_t *memory = sim_memory_create(span, &prop, false, NULL, &result);
     if (memory == NULL)
         return NULL;
     uint64_t addr = sim_address_take(span, sim.config.granule_bytes);
-    sim_mapping_t *mapping = addr != 0 ? sim_mapping_create(addr, bytes, memory) : NULL;
+    sim_mapping_t *mapping = NULL;
+    if (addr != 0 && sim_backing_map(addr, span, memory, 0, BERM_CU_MEM_ACCESS_READWRITE))
+        mapping = sim_mapping_create(addr, bytes, memory);
     if (mapping == NULL) {
-        if (addr != 0)
+        if (addr != 0) {
+            sim_backing_unmap(addr, span);
             sim_address_give(addr, span);
+        }
         sim_memory_settle(memory);
     }
     return mapping;
 }
 
 static void block_destroy(sim_mapping_t *mapping) {
+    sim_effects_run();
+    if (mapping->opened != NULL) {
+        sim_opened_destroy(mapping->opened);
+        return;
+    }
     sim_chunk_t *chunk = mapping->chunk;
     uint64_t bytes = mapping->size_bytes;
     uint64_t addr = mapping->node.key;
     sim_ledger_allocation(mapping->memory->device, (uint64_t)-1, 0 - bytes);
     sim_mapping_destroy(mapping);
     if (chunk == NULL) {
-        sim_address_give(addr, berm__align_up(bytes, sim.config.granule_bytes));
+        bytes = berm__align_up(bytes, sim.config.granule_bytes);
+        sim_backing_unmap(addr, bytes);
+        sim_address_give(addr, bytes);
         return;
     }
     uint64_t count = (bytes + MALLOC_UNIT_BYTES - 1) / MALLOC_UNIT_BYTES;
@@ -185,8 +199,9 @@ berm_cu_result_t cuMemAlloc_v2(berm_cu_deviceptr_t *addr, size_t bytes) {
 
 static int mem_free(uint64_t addr) {
     sim_mapping_t *mapping = sim_mapping_at(addr);
-    if (mapping == NULL || !mapping->is_plain || mapping->node.key != addr) {
-        if (addr != 0)
+    bool is_block = mapping != NULL && mapping->is_plain && mapping->node.key == addr;
+    if (!is_block || mapping->opened != NULL) {
+        if (addr != 0 && !is_block)
             sim_hazard(SIMCUDA_HAZARD_DOUBLE_FREE, addr,
                        "cuMemFree of 0x%llx, where no live cuMemAlloc block starts",
                        (unsigned long long)addr);
@@ -194,8 +209,14 @@ static int mem_free(uint64_t addr) {
     }
     sim_charge(&sim.config.costs.free_, 0, mapping->size_bytes);
     sim_wait_device(mapping->memory->device);
-    int result = sim_context_observe(mapping->context);
-    if (result == BERM_CU_SUCCESS)
+    sim_context_t *owner = mapping->context != NULL ? mapping->context : sim_context_current();
+    int result = sim_context_observe(owner);
+    if (result != BERM_CU_SUCCESS)
+        return result;
+    sim_mapping_check_idle(mapping, "cuMemFree"); // work of another device does not hold it up
+    if (mapping->piece != NULL)
+        sim_piece_free(mapping->piece, NULL, NULL);
+    else
         block_destroy(mapping);
     return result;
 }

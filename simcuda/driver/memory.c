@@ -5,12 +5,11 @@
 // A memory lives while the program holds a reference or it is mapped somewhere. Device memory is
 // taken in whole granules from what the device has left beside other processes.
 // Locks: the state's, by sim_enter. May fail: creation.
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "backing.h"
 
 static sim_memory_t *memory_get(berm_cu_mem_handle_t handle) {
     return sim_table_get(&sim.memories, handle);
@@ -29,8 +28,26 @@ static bool memory_fits(int device, uint64_t bytes) {
     return bytes <= sim.config.memory_bytes - owner->outside_bytes - owner->used_bytes;
 }
 
+// Gives the memory its identity and its contents.
+static bool memory_place(sim_memory_t *memory, const sim_import_t *import) {
+    static uint64_t identities; // of the process, resets of the device notwithstanding
+    memory->fd = -1;
+    if (import == NULL) {
+        memory->identity[0] = sim_process_identity();
+        memory->identity[1] = ++identities;
+        return sim_backing_take(memory);
+    }
+    memory->identity[0] = import->identity[0];
+    memory->identity[1] = import->identity[1];
+    memory->is_imported = true;
+    memory->has_file = true;
+    memory->fd = import->fd;
+    memory->file_offset = import->file_offset;
+    return true;
+}
+
 sim_memory_t *sim_memory_create(uint64_t bytes, const berm_cu_mem_prop_t *prop, bool has_handle,
-                                int *result) {
+                                const sim_import_t *import, int *result) {
     int device = prop->location.type == BERM_CU_MEM_LOCATION_DEVICE ? prop->location.id : -1;
     *result = BERM_CU_OUT_OF_MEMORY;
     if (!memory_fits(device, bytes))
@@ -38,25 +55,34 @@ sim_memory_t *sim_memory_create(uint64_t bytes, const berm_cu_mem_prop_t *prop, 
     sim_memory_t *memory = calloc(1, sizeof(*memory));
     if (memory == NULL)
         return NULL;
+    memory->size_bytes = bytes;
+    memory->device = device;
+    memory->prop = *prop;
+    if (!memory_place(memory, import)) {
+        free(memory);
+        return NULL;
+    }
     if (has_handle && (memory->handle = sim_table_add(&sim.memories, memory)) == 0) {
+        if (import == NULL)
+            sim_backing_give(memory);
         free(memory);
         return NULL;
     }
     memory->id = sim_id_next();
-    memory->size_bytes = bytes;
-    memory->device = device;
-    memory->prop = *prop;
     if (device >= 0)
         sim.devices[device].used_bytes += bytes;
     sim_ledger_used(device, bytes);
     if (has_handle)
         sim_ledger_handle(device, 1, bytes);
+    if (memory->is_imported)
+        sim_ledger_import(device, 1, bytes);
     *result = BERM_CU_SUCCESS;
     return memory;
 }
 
 void sim_memory_clear(sim_memory_t *memory) {
     sim_used_clear(memory);
+    sim_backing_give(memory);
     free(memory);
 }
 
@@ -66,6 +92,8 @@ void sim_memory_settle(sim_memory_t *memory) {
     if (memory->device >= 0)
         sim.devices[memory->device].used_bytes -= memory->size_bytes;
     sim_ledger_used(memory->device, 0 - memory->size_bytes);
+    if (memory->is_imported)
+        sim_ledger_import(memory->device, (uint64_t)-1, 0 - memory->size_bytes);
     if (memory->handle != 0) {
         sim_ledger_handle(memory->device, (uint64_t)-1, 0 - memory->size_bytes);
         sim_table_remove(&sim.memories, memory->handle);
@@ -114,7 +142,7 @@ static int memory_create(berm_cu_mem_handle_t *handle, size_t bytes, const berm_
     sim_charge(&sim.config.costs.create, 0, bytes);
     if (sim.config.handles_max != 0 && sim.memories.live >= sim.config.handles_max)
         return BERM_CU_OUT_OF_MEMORY;
-    sim_memory_t *memory = sim_memory_create(bytes, prop, true, &result);
+    sim_memory_t *memory = sim_memory_create(bytes, prop, true, NULL, &result);
     if (memory == NULL)
         return result;
     memory->prop.alloc_flags.compression_type = BERM_CU_MEM_COMPRESSION_NONE; // never granted
@@ -208,25 +236,9 @@ berm_cu_result_t cuMemGetAllocationPropertiesFromHandle(berm_cu_mem_prop_t *prop
 
 // --- export and import ---------------------------------------------------------------------------
 
-// What an exported descriptor holds: enough for this process to find the memory again.
-typedef struct ticket {
-    char magic[8];
-    uint64_t process;
-    uint64_t handle;
-} ticket_t;
-
-static const char ticket_magic[8] = "simcuda";
-
-static ticket_t ticket_make(uint64_t handle) {
-    ticket_t ticket = {.process = (uint64_t)getpid(), .handle = handle};
-    for (size_t i = 0; i < sizeof(ticket.magic); i++)
-        ticket.magic[i] = ticket_magic[i];
-    return ticket;
-}
-
 static int memory_export(void *shareable, berm_cu_mem_handle_t handle, int type,
                          unsigned long long flags) {
-    const sim_memory_t *memory = memory_get_live(handle);
+    sim_memory_t *memory = memory_get_live(handle);
     sim_charge(&sim.config.costs.other, 0, 0);
     if (shareable == NULL || flags != 0 || memory == NULL)
         return BERM_CU_INVALID_VALUE;
@@ -235,14 +247,9 @@ static int memory_export(void *shareable, berm_cu_mem_handle_t handle, int type,
     if (type != BERM_CU_MEM_HANDLE_POSIX_FD ||
         (memory->prop.requested_handle_types & BERM_CU_MEM_HANDLE_POSIX_FD) == 0)
         return BERM_CU_INVALID_VALUE;
-    ticket_t ticket = ticket_make(memory->handle);
-    int fd = memfd_create("simcuda-handle", MFD_CLOEXEC);
+    int fd = sim_memory_file(memory) ? fcntl(memory->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd < 0)
         return BERM_CU_OPERATING_SYSTEM;
-    if (write(fd, &ticket, sizeof(ticket)) != (ssize_t)sizeof(ticket)) {
-        (void)close(fd);
-        return BERM_CU_OPERATING_SYSTEM;
-    }
     *(int *)shareable = fd;
     return BERM_CU_SUCCESS;
 }
@@ -255,9 +262,40 @@ berm_cu_result_t cuMemExportToShareableHandle(void *shareable, berm_cu_mem_handl
     return sim_leave(result);
 }
 
-// Within the process that exported: the same handle once more. Another process's memory is not
-// modelled.
+static sim_memory_t *memory_find(const uint64_t identity[2]) {
+    uint32_t index = 0;
+    sim_memory_t *memory;
+    while ((memory = sim_table_each(&sim.memories, &index)) != NULL) {
+        if (memory->identity[0] == identity[0] && memory->identity[1] == identity[1])
+            break;
+    }
+    return memory;
+}
+
+// Memory this process does not have: a handle of its own, charged to its device.
+static sim_memory_t *memory_import_new(const sim_ticket_t *ticket, int fd, int *result) {
+    berm_cu_mem_prop_t prop = sim_device_prop(ticket->device);
+    prop.requested_handle_types = BERM_CU_MEM_HANDLE_POSIX_FD;
+    prop.alloc_flags.gpu_direct_rdma_capable = ticket->is_rdma_capable != 0;
+    sim_import_t import = {.identity = {ticket->identity[0], ticket->identity[1]},
+                           .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    *result = BERM_CU_OPERATING_SYSTEM;
+    if (import.fd < 0)
+        return NULL;
+    *result = BERM_CU_OUT_OF_MEMORY;
+    bool is_full = sim.config.handles_max != 0 && sim.memories.live >= sim.config.handles_max;
+    sim_memory_t *memory =
+        is_full ? NULL : sim_memory_create(ticket->memory_bytes, &prop, true, &import, result);
+    if (memory == NULL)
+        (void)close(import.fd);
+    return memory;
+}
+
+// The same memory twice in one process is one handle, with two references.
 static int memory_import(berm_cu_mem_handle_t *handle, void *os_handle, int type) {
+    sim_ticket_t ticket;
+    int result = BERM_CU_SUCCESS;
+    int fd = (int)(intptr_t)os_handle;
     sim_charge(&sim.config.costs.other, 0, 0);
     if (handle == NULL)
         return BERM_CU_INVALID_VALUE;
@@ -265,20 +303,15 @@ static int memory_import(berm_cu_mem_handle_t *handle, void *os_handle, int type
         return BERM_CU_NOT_PERMITTED;
     if (type != BERM_CU_MEM_HANDLE_POSIX_FD)
         return BERM_CU_NOT_SUPPORTED;
-    ticket_t ticket;
-    ticket_t own = ticket_make(0);
-    int fd = (int)(intptr_t)os_handle;
-    if (pread(fd, &ticket, sizeof(ticket), 0) != (ssize_t)sizeof(ticket))
+    if (!sim_ticket_read(fd, &ticket) || ticket.identity[1] == 0 || ticket.memory_bytes == 0)
         return BERM_CU_INVALID_VALUE;
-    for (size_t i = 0; i < sizeof(ticket.magic); i++) {
-        if (ticket.magic[i] != own.magic[i])
-            return BERM_CU_INVALID_VALUE;
-    }
-    if (ticket.process != own.process)
-        return BERM_CU_NOT_SUPPORTED;
-    sim_memory_t *memory = memory_get(ticket.handle);
+    if (!sim_device_is_valid(ticket.device))
+        return BERM_CU_INVALID_DEVICE;
+    sim_memory_t *memory = memory_find(ticket.identity);
     if (memory == NULL)
-        return BERM_CU_INVALID_VALUE;
+        memory = memory_import_new(&ticket, fd, &result);
+    if (memory == NULL)
+        return result;
     memory->refs++;
     *handle = memory->handle;
     return BERM_CU_SUCCESS;

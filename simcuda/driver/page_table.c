@@ -7,7 +7,7 @@
 // Locks: the state's, by sim_enter.
 #include <string.h>
 
-#include "sim.h"
+#include "backing.h"
 
 static bool range_is_granular(uint64_t addr, uint64_t bytes) {
     return bytes != 0 && sim_is_granular(addr) && sim_is_granular(bytes) && addr + bytes > addr;
@@ -61,9 +61,14 @@ static int page_map(uint64_t addr, uint64_t bytes, uint64_t offset, berm_cu_mem_
         return BERM_CU_INVALID_VALUE;
     if (sim.config.mappings_max != 0 && sim.ledger_all.mappings >= sim.config.mappings_max)
         return BERM_CU_OUT_OF_MEMORY;
-    sim_mapping_t *mapping = sim_mapping_create(addr, bytes, memory);
-    if (mapping == NULL)
+    sim_effects_run();
+    if (!sim_backing_map(addr, bytes, memory, 0, BERM_CU_MEM_ACCESS_NONE))
         return BERM_CU_OUT_OF_MEMORY;
+    sim_mapping_t *mapping = sim_mapping_create(addr, bytes, memory);
+    if (mapping == NULL) {
+        sim_backing_unmap(addr, bytes);
+        return BERM_CU_OUT_OF_MEMORY;
+    }
     sim_page_edit(memory->device, addr, "cuMemMap");
     mapping->reservation = reservation;
     reservation->mappings++;
@@ -82,12 +87,12 @@ berm_cu_result_t cuMemMap(berm_cu_deviceptr_t addr, size_t bytes, size_t offset,
 
 // --- unmap ---------------------------------------------------------------------------------------
 
-static void mapping_check_idle(sim_mapping_t *mapping) {
+void sim_mapping_check_idle(sim_mapping_t *mapping, const char *what) {
     char words[128];
     if (!sim_mapping_is_busy(mapping, words, sizeof(words)))
         return;
     sim_hazard(SIMCUDA_HAZARD_UNMAPPED_UNDER_WORK, mapping->node.key,
-               "cuMemUnmap of [0x%llx, +%llu) while %s", (unsigned long long)mapping->node.key,
+               "%s of [0x%llx, +%llu) while %s", what, (unsigned long long)mapping->node.key,
                (unsigned long long)mapping->size_bytes, words);
     sim_device_fault(mapping->busy_device);
 }
@@ -100,10 +105,12 @@ static int page_unmap(uint64_t addr, uint64_t bytes) {
     if (count == 0)
         return BERM_CU_INVALID_VALUE;
     sim_page_edit(device, addr, "cuMemUnmap");
+    sim_effects_run();
     sim_mapping_t *mapping = sim_mapping_at(addr);
     for (uint64_t i = 0; i < count; i++) {
         sim_mapping_t *next = sim_mapping_next(mapping);
-        mapping_check_idle(mapping);
+        sim_mapping_check_idle(mapping, "cuMemUnmap");
+        sim_backing_unmap(mapping->node.key, mapping->size_bytes);
         mapping->reservation->mappings--;
         sim_ledger_mapping(mapping->memory->device, (uint64_t)-1, 0 - mapping->size_bytes);
         sim_mapping_destroy(mapping);
@@ -122,7 +129,7 @@ berm_cu_result_t cuMemUnmap(berm_cu_deviceptr_t addr, size_t bytes) {
 
 // --- access --------------------------------------------------------------------------------------
 
-static int access_check(const berm_cu_mem_access_t *access, size_t count) {
+int sim_access_check(const berm_cu_mem_access_t *access, size_t count) {
     if (access == NULL || count == 0)
         return BERM_CU_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
@@ -159,10 +166,43 @@ static void mapping_set_access(sim_mapping_t *mapping, const berm_cu_mem_access_
     *now = after;
 }
 
+// What the host may do at the mapping's addresses: what any device may. With `change`, after it.
+static unsigned mapping_access_union(const sim_mapping_t *mapping,
+                                     const berm_cu_mem_access_t *change, size_t count) {
+    uint8_t access[SIMCUDA_DEVICE_MAX];
+    unsigned all = 0;
+    memcpy(access, mapping->access, sizeof(access));
+    for (size_t i = 0; i < count; i++) {
+        if (change[i].location.type == BERM_CU_MEM_LOCATION_DEVICE)
+            access[change[i].location.id] = (uint8_t)change[i].flags;
+    }
+    for (int i = 0; i < sim.config.devices; i++)
+        all |= access[i];
+    return all;
+}
+
+// Changes what the host may do; on failure all is put back.
+static bool mappings_protect(sim_mapping_t *first, uint64_t count,
+                             const berm_cu_mem_access_t *change, size_t change_count) {
+    sim_mapping_t *mapping = first;
+    uint64_t done = 0;
+    for (; sim.config.is_backed && done < count; done++, mapping = sim_mapping_next(mapping)) {
+        if (!sim_backing_protect(mapping->node.key, mapping->size_bytes,
+                                 mapping_access_union(mapping, change, change_count)))
+            break;
+    }
+    if (!sim.config.is_backed || done == count)
+        return true;
+    for (mapping = first; done > 0; done--, mapping = sim_mapping_next(mapping))
+        (void)sim_backing_protect(mapping->node.key, mapping->size_bytes,
+                                  mapping_access_union(mapping, NULL, 0));
+    return false;
+}
+
 static int page_set_access(uint64_t addr, uint64_t bytes, const berm_cu_mem_access_t *access,
                            size_t access_count) {
     int device = -1;
-    int result = access_check(access, access_count);
+    int result = sim_access_check(access, access_count);
     if (result != BERM_CU_SUCCESS)
         return result;
     if (!range_is_granular(addr, bytes))
@@ -170,9 +210,13 @@ static int page_set_access(uint64_t addr, uint64_t bytes, const berm_cu_mem_acce
     uint64_t count = range_count_whole(addr, bytes, &device);
     if (count == 0)
         return BERM_CU_INVALID_VALUE;
-    sim_page_edit(device, addr, "cuMemSetAccess");
-    sim_charge(&sim.config.costs.set_access, count, bytes);
     sim_mapping_t *mapping = sim_mapping_at(addr);
+    sim_effects_run();
+    sim_page_edit(device, addr, "cuMemSetAccess");
+    sim_effects_run();
+    if (!mappings_protect(mapping, count, access, access_count))
+        return BERM_CU_OUT_OF_MEMORY;
+    sim_charge(&sim.config.costs.set_access, count, bytes);
     for (uint64_t i = 0; i < count; i++, mapping = sim_mapping_next(mapping)) {
         for (size_t j = 0; j < access_count; j++)
             mapping_set_access(mapping, &access[j]);

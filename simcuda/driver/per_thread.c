@@ -103,3 +103,40 @@ berm_cu_result_t cuEventRecordWithFlags_ptsz(berm_cu_event_t event, berm_cu_stre
                                              unsigned flags) {
     return cuEventRecordWithFlags(event, twin(stream), flags);
 }
+
+berm_cu_result_t cuMemcpyPeerAsync_ptsz(berm_cu_deviceptr_t to, berm_cu_context_t to_context,
+                                        berm_cu_deviceptr_t from, berm_cu_context_t from_context,
+                                        size_t bytes, berm_cu_stream_t stream) {
+    return cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, twin(stream));
+}
+
+berm_cu_result_t cuMemAllocAsync_ptsz(berm_cu_deviceptr_t *addr, size_t bytes,
+                                      berm_cu_stream_t stream) {
+    return cuMemAllocAsync(addr, bytes, twin(stream));
+}
+
+berm_cu_result_t cuMemAllocFromPoolAsync_ptsz(berm_cu_deviceptr_t *addr, size_t bytes,
+                                              berm_cu_mem_pool_t pool, berm_cu_stream_t stream) {
+    return cuMemAllocFromPoolAsync(addr, bytes, pool, twin(stream));
+}
+
+berm_cu_result_t cuMemFreeAsync_ptsz(berm_cu_deviceptr_t addr, berm_cu_stream_t stream) {
+    return cuMemFreeAsync(addr, twin(stream));
+}
+
+berm_cu_result_t cuGraphLaunch_ptsz(berm_cu_graph_exec_t exec, berm_cu_stream_t stream) {
+    return cuGraphLaunch(exec, twin(stream));
+}
+
+berm_cu_result_t cuStreamUpdateCaptureDependencies_ptsz(berm_cu_stream_t stream,
+                                                        berm_cu_graph_node_t *nodes, size_t count,
+                                                        unsigned flags) {
+    return cuStreamUpdateCaptureDependencies(twin(stream), nodes, count, flags);
+}
+
+berm_cu_result_t cuStreamUpdateCaptureDependencies_v2_ptsz(berm_cu_stream_t stream,
+                                                           berm_cu_graph_node_t *nodes,
+                                                           const void *edges, size_t count,
+                                                           unsigned flags) {
+    return cuStreamUpdateCaptureDependencies_v2(twin(stream), nodes, edges, count, flags);
+}

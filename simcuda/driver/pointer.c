@@ -5,7 +5,7 @@
 // Locks: the state's, by sim_enter.
 #include <string.h>
 
-#include "sim.h"
+#include "pool.h"
 
 static int address_range(berm_cu_deviceptr_t *base, size_t *bytes, uint64_t addr) {
     const sim_mapping_t *mapping = sim_mapping_at(addr);
@@ -70,7 +70,7 @@ static answer_t mapping_answer(int attribute, const sim_mapping_t *mapping) {
     case BERM_CU_POINTER_IS_MANAGED:
         return answer_int(0);
     case BERM_CU_POINTER_IS_LEGACY_IPC_CAPABLE:
-        return answer_int(mapping->is_plain);
+        return answer_int(mapping->is_plain && mapping->piece == NULL && mapping->opened == NULL);
     case BERM_CU_POINTER_IS_RDMA_CAPABLE:
         return answer_int(memory->prop.alloc_flags.gpu_direct_rdma_capable != 0);
     case BERM_CU_POINTER_ACCESS_FLAGS:
@@ -78,7 +78,7 @@ static answer_t mapping_answer(int attribute, const sim_mapping_t *mapping) {
     case BERM_CU_POINTER_ALLOWED_HANDLE_TYPES:
         return answer_word((uint64_t)(unsigned)memory->prop.requested_handle_types);
     case BERM_CU_POINTER_MEMPOOL_HANDLE:
-        return answer_word(0);
+        return answer_word(mapping->piece != NULL ? mapping->piece->pool->handle : 0);
     case BERM_CU_POINTER_MAPPING_BASE:
         return answer_word(mapping->node.key);
     case BERM_CU_POINTER_MAPPING_SIZE:

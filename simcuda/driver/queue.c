@@ -84,10 +84,20 @@ static void op_add_dep(sim_op_t *op, sim_mark_t *mark) {
     op->deps[op->dep_count++] = mark;
 }
 
+// When the stream itself lets new work start: at its tail, or for a kernel after a kernel a little
+// earlier, but not before what came before both has ended.
+static uint64_t stream_ready(const sim_stream_t *stream, const sim_issue_t *issue) {
+    uint64_t overlap = sim.config.pdl_overlap_ns;
+    if (BERM_LIKELY(overlap == 0) || !issue->is_kernel || !stream->is_tail_kernel)
+        return stream->tail_ns;
+    uint64_t early = stream->tail_ns > overlap ? stream->tail_ns - overlap : 0;
+    return berm__max_u64(early, stream->before_ns);
+}
+
 // Joins everything that comes before into the stream's clock; returns the earliest start, as far
 // as times are known, and adds the rest to `op`.
 static uint64_t issue_join(sim_stream_t *stream, const sim_issue_t *issue, sim_op_t *op) {
-    uint64_t ready = berm__max_u64(sim.now_ns, stream->tail_ns);
+    uint64_t ready = berm__max_u64(sim.now_ns, stream_ready(stream, issue));
     const berm_list_t *streams = &issue_scope(stream, issue)->streams;
     bool looks = issue->wait_all != NULL || stream_is_blocking(stream);
     for (berm_list_t *at = streams->next; looks && at != streams; at = at->next) {
@@ -115,6 +125,7 @@ static uint64_t issue_join(sim_stream_t *stream, const sim_issue_t *issue, sim_o
 }
 
 static void stream_advance(sim_stream_t *stream, uint64_t end_ns, bool is_work) {
+    stream->before_ns = stream->tail_ns;
     stream->tail_ns = end_ns;
     if (!is_work)
         return;
@@ -145,6 +156,7 @@ int sim_queue_issue(sim_stream_t *stream, sim_issue_t *issue) {
         op->issue_ns = ready;
         op->mark->is_resolved = false;
         op->mark->stream = stream;
+        stream->is_tail_kernel = false;
         berm__list_push_back(&stream->pending, &op->node);
         sim.pending_ops++;
         issue->start_ns = sim.now_ns;
@@ -153,8 +165,10 @@ int sim_queue_issue(sim_stream_t *stream, sim_issue_t *issue) {
         return BERM_CU_SUCCESS;
     }
     issue->start_ns = ready;
-    issue->end_ns = sim_time_add(ready, issue->duration_ns);
+    issue->end_ns = berm__max_u64(sim_time_add(ready, issue->duration_ns), stream->tail_ns);
+    issue->overlaps = ready < stream->tail_ns ? stream->clock[stream->slot] - 1 : 0;
     stream_advance(stream, issue->end_ns, issue->duration_ns != 0);
+    stream->is_tail_kernel = issue->is_kernel;
     if (issue->mark != NULL)
         mark_resolve(issue->mark, issue->end_ns);
     return BERM_CU_SUCCESS;
@@ -166,6 +180,8 @@ static void op_destroy(sim_op_t *op) {
     for (uint32_t i = 0; i < op->dep_count; i++)
         sim_mark_drop(op->deps[i]);
     sim_mark_drop(op->mark);
+    if (op->effect != NULL)
+        sim_effect_drop(op->effect);
     berm__list_remove(&op->node);
     free(op);
     sim.pending_ops--;
@@ -193,6 +209,11 @@ static bool stream_settle(sim_stream_t *stream) {
                                         : sim_time_add(start, op->duration_ns);
         stream_advance(stream, end, op->gate != NULL || op->duration_ns != 0);
         mark_resolve(op->mark, end);
+        if (op->effect != NULL) {
+            sim.effects_pending--;
+            sim_effect_queue(op->effect, end);
+            op->effect = NULL;
+        }
         op_destroy(op);
         moved = true;
     }
@@ -214,6 +235,11 @@ void sim_queue_settle(void) {
 void sim_stream_drop_ops(sim_stream_t *stream) {
     while (!berm__list_is_empty(&stream->pending))
         op_destroy(op_of(stream->pending.next));
+}
+
+void sim_stream_add_effect(sim_stream_t *stream, sim_effect_t *effect) {
+    op_of(stream->pending.prev)->effect = effect;
+    sim.effects_pending++;
 }
 
 // --- gates ---------------------------------------------------------------------------------------

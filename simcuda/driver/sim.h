@@ -11,6 +11,7 @@
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/bits.h"
@@ -30,8 +31,13 @@ typedef struct sim_context sim_context_t;
 typedef struct sim_stream sim_stream_t;
 typedef struct sim_capture sim_capture_t;
 typedef struct sim_gate sim_gate_t;
+typedef struct sim_graph sim_graph_t;
+typedef struct sim_pool sim_pool_t;
+typedef struct sim_piece sim_piece_t;
+typedef struct sim_opened sim_opened_t;
 
-// Addresses lie where no 47-bit user address is, so a host access by mistake faults.
+// Addresses lie where no 47-bit user address is, so a host access by mistake faults; in backed mode
+// they lie in a region of the process (backing.c).
 #define SIM_ADDRESS_BASE  (UINT64_C(1) << 47)
 #define SIM_ADDRESS_BYTES (UINT64_C(1) << 47)
 
@@ -54,10 +60,44 @@ typedef struct sim_mark {
     uint64_t clock[]; // one entry per stream slot, as of the record
 } sim_mark_t;
 
+// What work does besides taking time and touching ranges.
+typedef enum sim_action_kind {
+    SIM_ACTION_NONE,   // a modelled kernel
+    SIM_ACTION_KERNEL, // a host function that stands for a kernel (backed mode)
+    SIM_ACTION_COPY,
+    SIM_ACTION_FILL,
+    SIM_ACTION_HOST, // a host function of the program's
+} sim_action_kind_t;
+
+typedef struct sim_action {
+    sim_action_kind_t kind;
+    uint8_t value;            // of a fill
+    uint64_t to, from, bytes; // of a copy or a fill: addresses of the device or the host
+    void (*fn)(void *argument);
+    void *argument;
+} sim_action_t;
+
+// An action that waits for its time (contents.c).
+typedef struct sim_effect {
+    uint64_t ns, number; // when, and by number among equals
+    uint64_t context;    // handle
+    sim_action_t action;
+    bool reads_stale, writes_stale;
+    uint32_t access_count;
+    simcuda_access_t accesses[];
+} sim_effect_t;
+
+// Steps of a graph, by number.
+typedef struct sim_deps {
+    uint32_t *items;
+    uint32_t count, capacity;
+} sim_deps_t;
+
 // Queued work whose start waits, directly or not, for a closed gate.
 typedef struct sim_op {
     berm_list_t node;
     sim_mark_t *mark;
+    sim_effect_t *effect; // NULL: none
     uint64_t issue_ns, duration_ns;
     sim_gate_t *gate; // NULL: ends after duration_ns
     uint32_t dep_count;
@@ -93,11 +133,14 @@ struct sim_stream {
     berm_list_t pending; // ops, oldest first
     bool is_destroyed;   // waits to be reaped
     uint64_t tail_ns;    // end of the last op whose time is known
+    uint64_t before_ns;  // tail_ns before that op
+    bool is_tail_kernel; // the last op is a kernel that the next may overlap
     uint64_t *clock;     // what happened before the next op; [slot] is this stream's own count
     uint64_t host_version;
     sim_capture_t *capture;
     uint64_t capture_ops;
     sim_stream_t *merged_into; // in a capture: who waited for the last op here
+    sim_deps_t capture_deps;   // what the next captured step comes after
 };
 
 typedef struct sim_stream_slot {
@@ -114,6 +157,7 @@ typedef struct sim_event {
     uint64_t capture_id; // of the capture it was last recorded in; 0: none
     uint64_t capture_ops;
     uint64_t capture_stream_id;
+    sim_deps_t capture_deps;
 } sim_event_t;
 
 struct sim_capture {
@@ -123,12 +167,9 @@ struct sim_capture {
     int status;
     uint64_t thread;
     sim_stream_t *origin;
-    uint64_t graph; // handle
+    sim_graph_t *graph;
+    berm_cu_graph_node_t *told; // the dependencies last asked for
 };
-
-typedef struct sim_graph {
-    uint64_t handle;
-} sim_graph_t;
 
 struct sim_context {
     berm_list_t node;
@@ -143,6 +184,8 @@ struct sim_context {
     int sticky;             // the error every call returns, once seen
     bool has_fault;         // an error that the next call that waits will see
     uint64_t fault_ns;
+    uint64_t peers[SIMCUDA_DEVICE_MAX]; // contexts whose cuMemAlloc memory its kernels may touch
+    uint32_t peer_count;
 };
 
 // --- memory ------------------------------------------------------------------------------------
@@ -172,6 +215,12 @@ typedef struct sim_memory {
     berm_cu_mem_prop_t prop;
     sim_tree_t used;
     uint64_t prune_at;
+    // what makes it one memory in several processes, and where its contents are (backing.c)
+    uint64_t identity[2];
+    bool is_imported;
+    bool has_file; // `fd` is its own
+    int fd;        // -1: none
+    uint64_t file_offset;
 } sim_memory_t;
 
 typedef struct sim_reservation {
@@ -200,6 +249,8 @@ typedef struct sim_mapping {
     bool is_plain; // a cuMemAlloc allocation
     sim_chunk_t *chunk;
     sim_context_t *context; // a plain one's owner
+    sim_piece_t *piece;     // not NULL: from a memory pool
+    sim_opened_t *opened;   // not NULL: by cuIpcOpenMemHandle
     uint8_t access[SIMCUDA_DEVICE_MAX];
     uint64_t visible_ns; // work that starts before reads stale zeros
     // Work that may touch it: the latest end known, and marks of work whose end is not.
@@ -214,6 +265,12 @@ typedef struct sim_free_range {
     uint64_t size_bytes;
 } sim_free_range_t;
 
+// Numbers given out in ranges, from `next` up to `end`, and the ranges that came back.
+typedef struct sim_space {
+    sim_tree_t free;
+    uint64_t base, next, end;
+} sim_space_t;
+
 // --- the state ---------------------------------------------------------------------------------
 
 typedef struct sim_device {
@@ -225,6 +282,8 @@ typedef struct sim_device {
     unsigned primary_flags;
     uint64_t tail_ns;
     berm_list_t chunks;
+    sim_pool_t *default_pool; // NULL until asked for
+    sim_pool_t *pool;         // the one cuMemAllocAsync takes from
 } sim_device_t;
 
 typedef struct sim_fault {
@@ -245,8 +304,8 @@ typedef struct sim_state {
     sim_device_t devices[SIMCUDA_DEVICE_MAX];
     simcuda_ledger_t ledgers[SIM_LEDGERS];
     simcuda_ledger_t ledger_all;
-    sim_table_t contexts, streams, events, graphs, memories;
-    berm_list_t context_list, captures, gates, callbacks, faults;
+    sim_table_t contexts, streams, events, graphs, execs, memories, pools;
+    berm_list_t context_list, captures, gates, callbacks, faults, opened, pool_list;
     // order
     sim_stream_slot_t *slots;
     uint32_t slot_count, slot_capacity; // every clock has slot_capacity entries
@@ -254,9 +313,17 @@ typedef struct sim_state {
     uint64_t host_version; // moves when host_clock does
     uint64_t pending_ops;  // of all streams
     // addresses
-    sim_tree_t reservations, mappings, free_ranges;
-    uint64_t address_next;
+    sim_tree_t reservations, mappings;
+    sim_space_t addresses;
     uint64_t next_id;
+    // contents
+    sim_effect_t **effects; // those whose time is known: a heap, the earliest first
+    uint32_t effect_count, effect_capacity;
+    uint32_t effects_pending; // those of pending ops
+    uint64_t effect_number;
+    uint64_t region, region_bytes; // the addresses of backed mode
+    sim_space_t file_space;        // of the process's file, in backed mode
+    int process_fd;                // the file of memory that has none of its own; -1: none yet
     // accounts
     simcuda_hazard_t *hazards;
     uint64_t hazard_count;
@@ -273,9 +340,11 @@ typedef struct sim_thread {
     uint32_t depth;
     int capture_mode;
     bool is_in_callback;
+    bool is_in_kernel; // this thread holds the lock, and runs a kernel of backed mode
 } sim_thread_t;
 
 extern _Thread_local sim_thread_t sim_thread;
+extern atomic_bool sim_is_in_kernel; // some thread holds the lock, and runs a kernel
 
 // --- state.c: entering, leaving, making and destroying the state ---------------------------------
 
@@ -316,6 +385,8 @@ void sim_ledger_handle(int device, uint64_t count, uint64_t bytes);
 void sim_ledger_mapping(int device, uint64_t count, uint64_t bytes);
 void sim_ledger_reservation(int device, uint64_t count, uint64_t bytes);
 void sim_ledger_allocation(int device, uint64_t count, uint64_t bytes);
+void sim_ledger_import(int device, uint64_t count, uint64_t bytes);
+void sim_ledger_pool(int device, uint64_t bytes);
 void sim_ledger_used(int device, uint64_t bytes);
 
 // --- device.c, context.c -------------------------------------------------------------------------
@@ -350,6 +421,9 @@ void sim_mark_stamp(sim_mark_t *mark, const uint64_t *clock);
 
 // The stream a handle names for this thread; NULL with *result set when it names none.
 sim_stream_t *sim_stream_get(berm_cu_stream_t handle, int *result);
+// An event of the current context; NULL with *result set.
+sim_event_t *sim_event_create(unsigned flags, int *result);
+void sim_event_free(sim_event_t *event);
 sim_stream_t *sim_stream_create(sim_context_t *context, unsigned flags, int priority);
 void sim_stream_destroy(sim_stream_t *stream);
 void sim_streams_reap(sim_context_t *context);
@@ -358,11 +432,17 @@ void sim_streams_thread_exit(uint64_t thread);
 typedef struct sim_issue {
     uint64_t duration_ns;
     sim_gate_t *gate;
-    sim_mark_t *wait;        // starts after this
-    sim_mark_t *mark;        // set to the end; NULL where not wanted
-    sim_context_t *wait_all; // starts after all work of this context
+    sim_mark_t *wait;           // starts after this
+    sim_mark_t *mark;           // set to the end; NULL where not wanted
+    sim_context_t *wait_all;    // starts after all work of this context
+    bool is_kernel;             // may start before the kernel before it has ended (pdl_overlap_ns)
+    bool is_copy;               // reaches memory of any device
+    const sim_action_t *action; // NULL: none
     // results
     uint64_t start_ns, end_ns;
+    uint64_t overlaps; // the number of the work before, still running when this starts; 0: none
+    bool is_early;     // it touches what that work touches, through another address
+    bool reads_stale, writes_stale;
     sim_mark_t *pending; // not NULL: times not known; the mark that will tell
 } sim_issue_t;
 
@@ -379,6 +459,8 @@ bool sim_device_is_busy(int device);
 sim_gate_t *sim_gate_create(void);
 void sim_gate_open_at(sim_gate_t *gate, uint64_t ns);
 void sim_stream_drop_ops(sim_stream_t *stream);
+// Gives the last op of the stream, which is pending, its effect.
+void sim_stream_add_effect(sim_stream_t *stream, sim_effect_t *effect);
 
 // --- capture.c -----------------------------------------------------------------------------------
 
@@ -392,13 +474,39 @@ int sim_capture_record(sim_stream_t *stream, sim_event_t *event);
 int sim_capture_wait(sim_stream_t *stream, sim_event_t *event);
 void sim_capture_end_stream(sim_stream_t *stream); // a capturing stream goes away
 void sim_capture_destroy(sim_capture_t *capture);
+// A step of the graph instead of work now.
+int sim_capture_add(sim_stream_t *stream, const sim_issue_t *issue,
+                    const simcuda_access_t *accesses, size_t count);
 
 // --- work.c --------------------------------------------------------------------------------------
 
 // Host functions that are due, off the list; run by sim_leave without the lock.
 sim_callback_t *sim_callback_take(void);
+// Work on a stream, or a step of its capture.
 int sim_work_launch(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
                     size_t count);
+// Work on a stream that does not capture.
+int sim_work_issue(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
+                   size_t count);
+// A host function; a mark given with the issue is taken over, also on failure.
+int sim_host_function_issue(sim_stream_t *stream, sim_issue_t *issue);
+// The time a fill or a copy within the device takes.
+uint64_t sim_copy_ns(uint64_t bytes, bool is_host);
+
+// --- contents.c: what work does in backed mode ---------------------------------------------------
+
+// NULL: no host memory.
+sim_effect_t *sim_effect_create(const sim_stream_t *stream, const sim_issue_t *issue,
+                                const simcuda_access_t *accesses, size_t count);
+void sim_effect_queue(sim_effect_t *effect, uint64_t ns); // room was made by sim_effect_create
+void sim_effect_drop(sim_effect_t *effect);               // of a pending op
+void sim_effects_run_until(uint64_t ns);
+void sim_effects_clear(void);
+// All that is due: before memory is taken away.
+static inline void sim_effects_run(void) {
+    if (BERM_UNLIKELY(sim.effect_count > 0))
+        sim_effects_run_until(sim.now_ns);
+}
 
 // --- hazard.c, use.c -----------------------------------------------------------------------------
 
@@ -406,7 +514,16 @@ void sim_hazard(simcuda_hazard_kind_t kind, uint64_t addr, const char *format, .
     BERM_PRINTF(3, 4);
 // The hazards of work `issue` of `stream` on [addr, addr + size): records the use. False: host
 // memory ran out, and the use is not recorded in full.
-bool sim_use(sim_stream_t *stream, const sim_issue_t *issue, const simcuda_access_t *access);
+bool sim_use(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *access);
+// Whether work of `context` may touch the mapping; `need` is a BERM_CU_MEM_ACCESS_*.
+bool sim_mapping_allows_peer(const sim_mapping_t *mapping, const sim_context_t *context,
+                             bool is_copy, unsigned need);
+static inline bool sim_mapping_allows(const sim_mapping_t *mapping, const sim_context_t *context,
+                                      bool is_copy, bool is_write) {
+    unsigned need = is_write ? BERM_CU_MEM_ACCESS_READWRITE : BERM_CU_MEM_ACCESS_READ;
+    return BERM_LIKELY((mapping->access[context->device] & need) == need) ||
+           sim_mapping_allows_peer(mapping, context, is_copy, need);
+}
 void sim_used_clear(sim_memory_t *memory);
 
 // --- address.c, memory.c, mapping.c, page_table.c, malloc.c --------------------------------------
@@ -414,14 +531,28 @@ void sim_used_clear(sim_memory_t *memory);
 // Addresses of `bytes`; 0: none left, or no host memory.
 uint64_t sim_address_take(uint64_t bytes, uint64_t alignment);
 void sim_address_give(uint64_t addr, uint64_t bytes);
-void sim_address_clear(void);
 static inline bool sim_address_is_device(uint64_t addr) {
-    return addr >= SIM_ADDRESS_BASE;
+    return addr >= sim.addresses.base && addr < sim.addresses.end;
 }
+// A range of a space: what came back first, or fresh numbers first. 0: none left, or no memory.
+uint64_t sim_space_take(sim_space_t *space, uint64_t bytes, uint64_t alignment,
+                        bool is_fresh_first);
+void sim_space_give(sim_space_t *space, uint64_t start, uint64_t bytes);
+void sim_space_clear(sim_space_t *space);
 
-// Memory on a device (-1: host): takes capacity. NULL with *result set.
+// Memory on a device (-1: host): takes capacity. NULL with *result set. `import` is NULL for new
+// memory; else another process's, whose `fd` it takes over on success.
+typedef struct sim_import {
+    uint64_t identity[2];
+    int fd;
+    uint64_t file_offset;
+} sim_import_t;
 sim_memory_t *sim_memory_create(uint64_t bytes, const berm_cu_mem_prop_t *prop, bool has_handle,
-                                int *result);
+                                const sim_import_t *import, int *result);
+static inline berm_cu_mem_prop_t sim_device_prop(int device) {
+    return (berm_cu_mem_prop_t){.type = BERM_CU_MEM_ALLOCATION_PINNED,
+                                .location = {BERM_CU_MEM_LOCATION_DEVICE, device}};
+}
 void sim_memory_settle(sim_memory_t *memory); // frees it when nothing holds it
 void sim_memory_clear(sim_memory_t *memory);  // at reset: host memory only
 
@@ -446,5 +577,8 @@ static inline bool sim_is_granular(uint64_t value) {
 sim_reservation_t *sim_reservation_at(uint64_t addr);
 // Frees what cuMemAlloc gave `context`; NULL: all, at a reset.
 void sim_malloc_free_all(const sim_context_t *context);
+int sim_access_check(const berm_cu_mem_access_t *access, size_t count);
+// What is said, and done, when memory goes while work may touch it.
+void sim_mapping_check_idle(sim_mapping_t *mapping, const char *what);
 
 #endif

@@ -9,7 +9,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "sim.h"
+#include "backing.h"
+#include "graph.h"
+#include "pool.h"
 
 enum {
     EARLY = 1,
@@ -32,6 +34,7 @@ static const uint8_t fn_rules[SIM_FN_COUNT] = {
 
 sim_state_t sim;
 _Thread_local sim_thread_t sim_thread;
+atomic_bool sim_is_in_kernel;
 
 static pthread_mutex_t state_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t state_once = PTHREAD_ONCE_INIT;
@@ -94,6 +97,9 @@ bool sim_lock(void) {
     pthread_once(&state_once, state_register);
     if (is_orphan)
         return false;
+    // A kernel's thread has the lock already; sim_thread is not looked at in vain.
+    if (atomic_load_explicit(&sim_is_in_kernel, memory_order_relaxed) && sim_thread.is_in_kernel)
+        return false;
     pthread_mutex_lock(&state_mutex);
     if (!sim.is_ready)
         state_first_use();
@@ -142,15 +148,20 @@ static int enter_check(sim_fn_t fn) {
 
 int sim_enter(sim_fn_t fn) {
     if (!sim_lock())
-        return BERM_CU_NOT_INITIALIZED;
+        return sim_thread.is_in_kernel ? BERM_CU_NOT_PERMITTED : BERM_CU_NOT_INITIALIZED;
     sim.calls[fn]++;
     return enter_check(fn);
 }
 
 int sim_leave(int result) {
-    if (is_orphan)
+    // Whoever comes here has the lock, or was refused it because its thread runs a kernel.
+    if (is_orphan || atomic_load_explicit(&sim_is_in_kernel, memory_order_relaxed))
         return result;
-    sim_callback_t *callback = sim_thread.is_in_callback ? NULL : sim_callback_take();
+    sim_callback_t *callback = NULL;
+    if (!berm__list_is_empty(&sim.callbacks) && !sim_thread.is_in_callback)
+        callback = sim_callback_take();
+    if (callback == NULL)
+        sim_effects_run();
     sim_unlock();
     while (callback != NULL) {
         sim_thread.is_in_callback = true;
@@ -160,6 +171,8 @@ int sim_leave(int result) {
         if (!sim_lock())
             break;
         callback = sim_callback_take();
+        if (callback == NULL)
+            sim_effects_run();
         sim_unlock();
     }
     return result;
@@ -176,12 +189,17 @@ static void state_empty(void) {
     sim_table_init(&sim.streams, SIM_KIND_STREAM);
     sim_table_init(&sim.events, SIM_KIND_EVENT);
     sim_table_init(&sim.graphs, SIM_KIND_GRAPH);
+    sim_table_init(&sim.execs, SIM_KIND_EXEC);
+    sim_table_init(&sim.pools, SIM_KIND_POOL);
     sim_table_init(&sim.memories, SIM_KIND_MEMORY);
     berm__list_init(&sim.context_list);
     berm__list_init(&sim.captures);
     berm__list_init(&sim.gates);
     berm__list_init(&sim.callbacks);
     berm__list_init(&sim.faults);
+    berm__list_init(&sim.opened);
+    berm__list_init(&sim.pool_list);
+    sim.process_fd = -1;
     for (int i = 0; i < SIMCUDA_DEVICE_MAX; i++)
         berm__list_init(&sim.devices[i].chunks);
 }
@@ -190,25 +208,28 @@ bool sim_state_make(const simcuda_config_t *config) {
     simcuda_config_t copy = *config; // it may be the state's own
     state_empty();
     sim.config = copy;
-    sim.address_next = SIM_ADDRESS_BASE;
+    sim.addresses = (sim_space_t){.base = SIM_ADDRESS_BASE,
+                                  .next = SIM_ADDRESS_BASE,
+                                  .end = SIM_ADDRESS_BASE + SIM_ADDRESS_BYTES};
     for (int i = 0; i < sim.config.devices; i++)
         sim.devices[i].outside_bytes = sim.config.outside_bytes;
     sim.hazards = calloc(SIM_HAZARDS_KEPT, sizeof(*sim.hazards));
     sim.host_version = 1;
-    sim.is_ready = sim.hazards != NULL;
+    sim.is_ready = sim.hazards != NULL && sim_backing_start();
+    if (!sim.is_ready) {
+        free(sim.hazards);
+        sim.hazards = NULL;
+        sim_backing_stop();
+    }
     return sim.is_ready;
 }
 
 static void state_free_objects(void) {
     uint32_t index = 0;
     for (sim_event_t *event; (event = sim_table_each(&sim.events, &index)) != NULL;) {
-        if (event->mark != NULL)
-            sim_mark_drop(event->mark);
-        free(event);
+        sim_event_free(event);
     }
-    index = 0;
-    for (sim_graph_t *graph; (graph = sim_table_each(&sim.graphs, &index)) != NULL;)
-        free(graph);
+    sim_graphs_clear();
     while (!berm__list_is_empty(&sim.gates)) {
         sim_gate_t *gate = BERM_CONTAINER_OF(sim.gates.next, sim_gate_t, node);
         berm__list_remove(&gate->node);
@@ -223,6 +244,7 @@ static void state_free_objects(void) {
 }
 
 static void state_free_memory(void) {
+    sim_pools_clear();
     sim_malloc_free_all(NULL);
     for (sim_node_t *node; (node = sim.mappings.root) != NULL;) {
         sim_tree_remove(&sim.mappings, node);
@@ -235,12 +257,13 @@ static void state_free_memory(void) {
     uint32_t index = 0;
     for (sim_memory_t *memory; (memory = sim_table_each(&sim.memories, &index)) != NULL;)
         sim_memory_clear(memory);
-    sim_address_clear();
+    sim_space_clear(&sim.addresses);
 }
 
 void sim_state_destroy(void) {
     if (!sim.is_ready)
         return;
+    sim_effects_clear();
     state_free_memory();
     while (!berm__list_is_empty(&sim.captures))
         sim_capture_destroy(BERM_CONTAINER_OF(sim.captures.next, sim_capture_t, node));
@@ -249,6 +272,7 @@ void sim_state_destroy(void) {
         while (!berm__list_is_empty(&context->streams)) {
             sim_stream_t *stream = BERM_CONTAINER_OF(context->streams.next, sim_stream_t, node);
             sim_stream_drop_ops(stream);
+            sim_deps_free(&stream->capture_deps);
             berm__list_remove(&stream->node);
             free(stream->clock);
             free(stream);
@@ -262,9 +286,12 @@ void sim_state_destroy(void) {
     sim_table_clear(&sim.streams);
     sim_table_clear(&sim.events);
     sim_table_clear(&sim.graphs);
+    sim_table_clear(&sim.execs);
+    sim_table_clear(&sim.pools);
     sim_table_clear(&sim.memories);
     free(sim.slots);
     free(sim.host_clock);
     free(sim.hazards);
+    sim_backing_stop();
     sim.is_ready = false;
 }

@@ -5,7 +5,7 @@
 // driver keeps it until the work has completed. Locks: the state's, by sim_enter.
 #include <stdlib.h>
 
-#include "sim.h"
+#include "pool.h"
 
 static berm_cu_stream_t stream_handle(const sim_stream_t *stream) {
     return (berm_cu_stream_t)(uintptr_t)stream->handle;
@@ -94,21 +94,19 @@ void sim_streams_thread_exit(uint64_t thread) {
 }
 
 sim_stream_t *sim_stream_get(berm_cu_stream_t handle, int *result) {
-    bool is_special = (uintptr_t)handle <= (uintptr_t)BERM_CU_STREAM_PER_THREAD;
+    if ((uintptr_t)handle > (uintptr_t)BERM_CU_STREAM_PER_THREAD) {
+        sim_stream_t *stream = sim_table_get(&sim.streams, (uint64_t)(uintptr_t)handle);
+        *result = stream == NULL ? BERM_CU_INVALID_HANDLE : BERM_CU_SUCCESS;
+        return stream;
+    }
     sim_context_t *context = sim_context_current();
-    sim_stream_t *stream;
-    if (is_special && context == NULL) {
+    if (context == NULL) {
         *result = BERM_CU_INVALID_CONTEXT;
         return NULL;
     }
-    if (handle == BERM_CU_STREAM_PER_THREAD) {
-        stream = stream_per_thread(context);
-        *result = stream == NULL ? BERM_CU_OUT_OF_MEMORY : BERM_CU_SUCCESS;
-        return stream;
-    }
-    stream =
-        is_special ? context->legacy : sim_table_get(&sim.streams, (uint64_t)(uintptr_t)handle);
-    *result = stream == NULL ? BERM_CU_INVALID_HANDLE : BERM_CU_SUCCESS;
+    sim_stream_t *stream =
+        handle == BERM_CU_STREAM_PER_THREAD ? stream_per_thread(context) : context->legacy;
+    *result = stream == NULL ? BERM_CU_OUT_OF_MEMORY : BERM_CU_SUCCESS;
     return stream;
 }
 
@@ -164,6 +162,7 @@ berm_cu_result_t cuStreamSynchronize(berm_cu_stream_t handle) {
             result = sim_capture_refuse(stream->capture, BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
         } else {
             sim_wait_stream(stream);
+            sim_pools_release();
             result = sim_context_observe(stream->context);
         }
     }

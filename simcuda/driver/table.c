@@ -9,6 +9,12 @@
 
 #define TABLE_GENERATION_MASK UINT32_C(0x0fffffff)
 
+// The lowest bits are zero as those of the driver's pointers are: PyTorch keeps marks of its own in
+// that of a stream.
+enum {
+    TABLE_LG_ALIGNMENT = 3
+};
+
 void sim_table_init(sim_table_t *table, sim_kind_t kind) {
     *table = (sim_table_t){.kind = kind};
 }
@@ -24,6 +30,8 @@ uint64_t sim_table_add(sim_table_t *table, void *object) {
         index = table->free_head - 1;
         table->free_head = table->slots[index].next_free;
     } else {
+        if (table->count >= UINT32_MAX >> TABLE_LG_ALIGNMENT)
+            return 0;
         if (table->count == table->capacity) {
             uint32_t capacity = table->capacity == 0 ? 64 : table->capacity * 2;
             sim_slot_t *slots = realloc(table->slots, capacity * sizeof(*slots));
@@ -38,11 +46,13 @@ uint64_t sim_table_add(sim_table_t *table, void *object) {
     table->slots[index].object = object;
     table->live++;
     return (uint64_t)table->kind << 60 | (uint64_t)table->slots[index].generation << 32 |
-           (index + 1);
+           (index + 1) << TABLE_LG_ALIGNMENT;
 }
 
 static sim_slot_t *table_slot(const sim_table_t *table, uint64_t handle) {
-    uint32_t index = (uint32_t)handle; // plus 1
+    uint32_t index = (uint32_t)handle >> TABLE_LG_ALIGNMENT; // plus 1
+    if (index << TABLE_LG_ALIGNMENT != (uint32_t)handle)
+        return NULL;
     if (handle >> 60 != (uint64_t)table->kind || index == 0 || index > table->count)
         return NULL;
     sim_slot_t *slot = &table->slots[index - 1];
@@ -57,7 +67,7 @@ void sim_table_remove(sim_table_t *table, uint64_t handle) {
     slot->object = NULL;
     slot->generation = (slot->generation + 1) & TABLE_GENERATION_MASK;
     slot->next_free = table->free_head;
-    table->free_head = (uint32_t)handle;
+    table->free_head = (uint32_t)handle >> TABLE_LG_ALIGNMENT;
     table->live--;
 }
 

@@ -13,6 +13,9 @@ typedef enum sim_kind {
     SIM_KIND_STREAM,
     SIM_KIND_EVENT,
     SIM_KIND_GRAPH,
+    SIM_KIND_EXEC,
+    SIM_KIND_POOL,
+    SIM_KIND_STEP, // of a graph: not in a table
     SIM_KIND_MEMORY,
 } sim_kind_t;
 

@@ -28,8 +28,10 @@ typedef struct user {
     sim_use_t use;
     uint64_t addr; // of byte `start` in the mapping
     uint64_t start, end;
+    uint64_t overlaps; // work of the same stream that is still running; 0: none
     bool is_write;
     bool has_reported;
+    bool is_early; // it touches what that work touches, through another address
 } user_t;
 
 static sim_used_t *piece_of(sim_node_t *node) {
@@ -124,24 +126,35 @@ static void use_report(user_t *user, const sim_used_t *piece, const sim_use_t *e
     uint64_t end = berm__min_u64(user->end, piece->end);
     bool is_alias = earlier->mapping != user->use.mapping;
     uint64_t addr = user->addr + (start - user->start);
+    bool is_early = earlier->slot == user->use.slot;
+    user->is_early = user->is_early || is_early;
     sim_hazard(is_alias ? SIMCUDA_HAZARD_ALIAS : SIMCUDA_HAZARD_RACE, addr,
-               "%s of %llu bytes by work %llu of stream %llu is not ordered after the %s%s by work "
-               "%llu of stream %llu",
+               "%s of %llu bytes by work %llu of stream %llu %s the %s%s by work %llu of stream "
+               "%llu",
                user->is_write ? "write" : "read", (unsigned long long)(end - start),
                (unsigned long long)user->use.count, (unsigned long long)user->stream->id,
+               is_early ? "starts before the end of" : "is not ordered after",
                was_write ? "write" : "read", is_alias ? " through another address" : "",
                (unsigned long long)earlier->count,
                (unsigned long long)sim.slots[earlier->slot].stream_id);
     user->has_reported = true;
 }
 
+// Whether the use follows the earlier one. Of overlapping kernels the later waits for what the
+// earlier does to its addresses; through other addresses the end of the earlier alone tells.
+static bool user_follows(const user_t *user, const sim_use_t *earlier) {
+    if (!use_is_before(user->stream->clock, earlier))
+        return false;
+    return BERM_LIKELY(user->overlaps == 0) || earlier->slot != user->use.slot ||
+           earlier->count != user->overlaps || earlier->mapping == user->use.mapping;
+}
+
 // Reports the first conflict of the use, over all pieces.
 static void piece_check(user_t *user, const sim_used_t *piece) {
-    const uint64_t *clock = user->stream->clock;
-    if (!use_is_before(clock, &piece->write))
+    if (!user_follows(user, &piece->write))
         use_report(user, piece, &piece->write, true);
     for (uint32_t i = 0; user->is_write && !user->has_reported && i < piece->read_count; i++) {
-        if (!use_is_before(clock, &piece->reads[i]))
+        if (!user_follows(user, &piece->reads[i]))
             use_report(user, piece, &piece->reads[i], false);
     }
 }
@@ -235,30 +248,40 @@ static void use_fault(sim_stream_t *stream, const sim_issue_t *issue,
     sim_context_fault(stream->context, issue->start_ns);
 }
 
-static bool mapping_allows(const sim_mapping_t *mapping, int device, bool is_write) {
-    uint8_t need = is_write ? BERM_CU_MEM_ACCESS_READWRITE : BERM_CU_MEM_ACCESS_READ;
-    return (mapping->access[device] & need) == need;
+// Without access of its own: a copy goes through the device that has the memory, a kernel reaches
+// cuMemAlloc memory of a context whose peer its own has become.
+bool sim_mapping_allows_peer(const sim_mapping_t *mapping, const sim_context_t *context,
+                             bool is_copy, unsigned need) {
+    int home = mapping->memory->device;
+    if (is_copy && home >= 0 && (mapping->access[home] & need) == need)
+        return true;
+    for (uint32_t i = 0; mapping->context != NULL && i < context->peer_count; i++) {
+        if (context->peers[i] == mapping->context->handle)
+            return true;
+    }
+    return false;
 }
 
 static void mapping_check_stale(const sim_mapping_t *mapping, const sim_stream_t *stream,
-                                const sim_issue_t *issue) {
+                                sim_issue_t *issue, bool is_write) {
     if (issue->start_ns >= mapping->visible_ns)
         return;
+    *(is_write ? &issue->writes_stale : &issue->reads_stale) = true;
     sim_hazard(SIMCUDA_HAZARD_STALE_MAP, mapping->node.key,
                "work %llu of stream %llu starts at %llu ns on a mapping that is visible from %llu "
-               "ns: it reads zeros",
+               "ns: it reads zeros, and what it writes is lost",
                (unsigned long long)stream->clock[stream->slot], (unsigned long long)stream->id,
                (unsigned long long)issue->start_ns, (unsigned long long)mapping->visible_ns);
 }
 
-bool sim_use(sim_stream_t *stream, const sim_issue_t *issue, const simcuda_access_t *access) {
-    int device = stream->context->device;
+bool sim_use(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *access) {
     uint64_t at = access->addr;
     uint64_t end = access->addr + access->size_bytes;
     bool ok = true;
     bool has_fault = false;
     user_t user = {.stream = stream,
                    .is_write = access->is_write != 0,
+                   .overlaps = issue->overlaps,
                    .use = {.slot = stream->slot, .count = stream->clock[stream->slot]}};
     for (sim_mapping_t *mapping = sim_mapping_from(at); at < end;
          mapping = sim_mapping_next(mapping)) {
@@ -273,8 +296,8 @@ bool sim_use(sim_stream_t *stream, const sim_issue_t *issue, const simcuda_acces
                 break;
         }
         uint64_t to = berm__min_u64(end, mapping->node.key + mapping->size_bytes);
-        if (mapping_allows(mapping, device, user.is_write)) {
-            mapping_check_stale(mapping, stream, issue);
+        if (sim_mapping_allows(mapping, stream->context, issue->is_copy, user.is_write)) {
+            mapping_check_stale(mapping, stream, issue, user.is_write);
             ok = sim_mapping_add_work(mapping, stream, issue) && ok;
             user.use.mapping = mapping->id;
             user.addr = at;
@@ -287,5 +310,6 @@ bool sim_use(sim_stream_t *stream, const sim_issue_t *issue, const simcuda_acces
         }
         at = to;
     }
+    issue->is_early = issue->is_early || user.is_early;
     return ok;
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work: modelled kernels, gates, copies, fills and host functions.
+// Work: modelled kernels, gates and host functions; copies and fills are in copy.c.
 //
-// Everything is a piece of work that takes time in a stream and touches ranges. There are no
-// contents: copies move nothing, and a copy to the host writes zeros. Speeds are estimates of a
-// data-centre GPU; docs/simcuda.md lists them.
+// Everything is a piece of work that takes time in a stream and touches ranges. What it does in
+// backed mode is carried out by contents.c.
 // Locks: the state's, by sim_enter or sim_lock. May fail: no host memory; work is then not queued,
 // or queued with its use not recorded in full.
 #include <stdlib.h>
@@ -12,9 +11,6 @@
 #include "sim.h"
 
 enum {
-    COPY_BASE_NS = 2000,
-    COPY_DEVICE_BYTES_PER_NS = 1000,
-    COPY_HOST_BYTES_PER_NS = 25,
     HOST_FUNCTION_NS = 100000,
 };
 
@@ -29,27 +25,46 @@ static int accesses_check(const simcuda_access_t *accesses, size_t count) {
     return BERM_CU_SUCCESS;
 }
 
+// Queues what the work will do: at its end, or at its start if it has overtaken the work before.
+static void work_queue_effect(sim_stream_t *stream, const sim_issue_t *issue,
+                              sim_effect_t *effect) {
+    effect->reads_stale = issue->reads_stale;
+    effect->writes_stale = issue->writes_stale;
+    if (issue->pending != NULL)
+        sim_stream_add_effect(stream, effect);
+    else
+        sim_effect_queue(effect, issue->is_early ? issue->start_ns : issue->end_ns);
+}
+
+int sim_work_issue(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
+                   size_t count) {
+    sim_effect_t *effect = NULL;
+    bool has_effect = issue->action != NULL && sim.config.is_backed;
+    if (has_effect && (effect = sim_effect_create(stream, issue, accesses, count)) == NULL)
+        return BERM_CU_OUT_OF_MEMORY;
+    int result = sim_queue_issue(stream, issue);
+    if (result != BERM_CU_SUCCESS) {
+        free(effect);
+        return result;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!sim_use(stream, issue, &accesses[i]))
+            result = BERM_CU_OUT_OF_MEMORY;
+    }
+    if (effect != NULL)
+        work_queue_effect(stream, issue, effect);
+    return result;
+}
+
 int sim_work_launch(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
                     size_t count) {
     int result = accesses_check(accesses, count);
     if (result != BERM_CU_SUCCESS)
         return result;
-    if (stream->capture != NULL) {
-        result = sim_capture_state(stream);
-        if (result == BERM_CU_SUCCESS) {
-            stream->capture_ops++;
-            stream->merged_into = NULL;
-        }
-        return result;
-    }
+    if (stream->capture != NULL)
+        return sim_capture_add(stream, issue, accesses, count);
     result = sim_capture_check_legacy(stream);
-    if (result == BERM_CU_SUCCESS)
-        result = sim_queue_issue(stream, issue);
-    for (size_t i = 0; result == BERM_CU_SUCCESS && i < count; i++) {
-        if (!sim_use(stream, issue, &accesses[i]))
-            result = BERM_CU_OUT_OF_MEMORY;
-    }
-    return result;
+    return result != BERM_CU_SUCCESS ? result : sim_work_issue(stream, issue, accesses, count);
 }
 
 // --- kernels and gates ---------------------------------------------------------------------------
@@ -81,7 +96,25 @@ int simcuda_launch(void *stream_handle, uint64_t duration_ns, const simcuda_acce
         return BERM_CU_NOT_INITIALIZED;
     sim_stream_t *stream = launch_stream(stream_handle, &result);
     if (stream != NULL) {
-        sim_issue_t issue = {.duration_ns = duration_ns};
+        sim_issue_t issue = {.duration_ns = duration_ns, .is_kernel = true};
+        result = sim_work_launch(stream, &issue, accesses, count);
+    }
+    return sim_leave(result);
+}
+
+int simcuda_launch_fn(void *stream_handle, uint64_t duration_ns, const simcuda_access_t *accesses,
+                      size_t count, simcuda_kernel_fn fn, void *arg) {
+    int result;
+    if (fn == NULL)
+        return BERM_CU_INVALID_VALUE;
+    if (!sim_lock())
+        return sim_thread.is_in_kernel ? BERM_CU_NOT_PERMITTED : BERM_CU_NOT_INITIALIZED;
+    sim_stream_t *stream = launch_stream(stream_handle, &result);
+    if (stream != NULL && !sim.config.is_backed) {
+        result = BERM_CU_NOT_SUPPORTED;
+    } else if (stream != NULL) {
+        sim_action_t action = {.kind = SIM_ACTION_KERNEL, .fn = fn, .argument = arg};
+        sim_issue_t issue = {.duration_ns = duration_ns, .is_kernel = true, .action = &action};
         result = sim_work_launch(stream, &issue, accesses, count);
     }
     return sim_leave(result);
@@ -124,142 +157,6 @@ int simcuda_gate_open(uint64_t number) {
     return sim_leave(result);
 }
 
-// --- copies and fills ----------------------------------------------------------------------------
-
-typedef struct copy {
-    sim_stream_t *stream;
-    uint64_t to, from; // 0: not device memory
-    uint64_t bytes;
-    bool waits; // the host waits for the end
-} copy_t;
-
-static int copy_run(const copy_t *copy) {
-    simcuda_access_t accesses[2];
-    size_t count = 0;
-    if (copy->bytes == 0)
-        return BERM_CU_SUCCESS;
-    if (copy->from != 0)
-        accesses[count++] = (simcuda_access_t){copy->from, copy->bytes, 0};
-    if (copy->to != 0)
-        accesses[count++] = (simcuda_access_t){copy->to, copy->bytes, 1};
-    uint64_t speed =
-        copy->from != 0 && copy->to != 0 ? COPY_DEVICE_BYTES_PER_NS : COPY_HOST_BYTES_PER_NS;
-    sim_issue_t issue = {.duration_ns = COPY_BASE_NS + copy->bytes / speed};
-    sim_charge(&sim.config.costs.other, 0, 0);
-    int result = sim_work_launch(copy->stream, &issue, accesses, count);
-    if (result == BERM_CU_SUCCESS && copy->waits) {
-        sim_wait_stream(copy->stream);
-        result = sim_context_observe(copy->stream->context);
-    }
-    return result;
-}
-
-// Addresses that are not the device's are the host's: unified addressing.
-static uint64_t device_side(uint64_t addr) {
-    return sim_address_is_device(addr) ? addr : 0;
-}
-
-static int copy_unified(sim_fn_t fn, uint64_t to, uint64_t from, uint64_t bytes,
-                        berm_cu_stream_t handle, bool waits) {
-    int result = sim_enter(fn);
-    if (result != BERM_CU_SUCCESS)
-        return result;
-    if (bytes > 0 && (to == 0 || from == 0))
-        return BERM_CU_INVALID_VALUE;
-    copy_t copy = {sim_stream_get(handle, &result), device_side(to), device_side(from), bytes,
-                   waits};
-    return copy.stream == NULL ? result : copy_run(&copy);
-}
-
-static int copy_to_device(sim_fn_t fn, uint64_t to, const void *from, uint64_t bytes,
-                          berm_cu_stream_t handle, bool waits) {
-    int result = sim_enter(fn);
-    if (result != BERM_CU_SUCCESS)
-        return result;
-    if (bytes > 0 && (to == 0 || from == NULL))
-        return BERM_CU_INVALID_VALUE;
-    copy_t copy = {sim_stream_get(handle, &result), to, 0, bytes, waits};
-    return copy.stream == NULL ? result : copy_run(&copy);
-}
-
-static int copy_to_host(sim_fn_t fn, void *to, uint64_t from, uint64_t bytes,
-                        berm_cu_stream_t handle, bool waits) {
-    int result = sim_enter(fn);
-    if (result != BERM_CU_SUCCESS)
-        return result;
-    if (bytes > 0 && (to == NULL || from == 0))
-        return BERM_CU_INVALID_VALUE;
-    copy_t copy = {sim_stream_get(handle, &result), 0, from, bytes, waits};
-    if (copy.stream == NULL)
-        return result;
-    result = copy_run(&copy);
-    if (result == BERM_CU_SUCCESS && bytes > 0 && copy.stream->capture == NULL)
-        memset(to, 0, bytes);
-    return result;
-}
-
-static int fill(sim_fn_t fn, uint64_t to, uint64_t bytes, berm_cu_stream_t handle) {
-    int result = sim_enter(fn);
-    if (result != BERM_CU_SUCCESS)
-        return result;
-    if (bytes > 0 && to == 0)
-        return BERM_CU_INVALID_VALUE;
-    sim_stream_t *stream = sim_stream_get(handle, &result);
-    if (stream == NULL || bytes == 0)
-        return result;
-    simcuda_access_t access = {to, bytes, 1};
-    sim_issue_t issue = {.duration_ns = COPY_BASE_NS + bytes / COPY_DEVICE_BYTES_PER_NS};
-    sim_charge(&sim.config.costs.other, 0, 0);
-    return sim_work_launch(stream, &issue, &access, 1);
-}
-
-berm_cu_result_t cuMemcpyAsync(berm_cu_deviceptr_t to, berm_cu_deviceptr_t from, size_t bytes,
-                               berm_cu_stream_t stream) {
-    return sim_leave(copy_unified(SIM_FN_cuMemcpyAsync, to, from, bytes, stream, false));
-}
-
-berm_cu_result_t cuMemcpyDtoDAsync_v2(berm_cu_deviceptr_t to, berm_cu_deviceptr_t from,
-                                      size_t bytes, berm_cu_stream_t stream) {
-    return sim_leave(copy_unified(SIM_FN_cuMemcpyDtoDAsync_v2, to, from, bytes, stream, false));
-}
-
-berm_cu_result_t cuMemcpyHtoDAsync_v2(berm_cu_deviceptr_t to, const void *from, size_t bytes,
-                                      berm_cu_stream_t stream) {
-    return sim_leave(copy_to_device(SIM_FN_cuMemcpyHtoDAsync_v2, to, from, bytes, stream, false));
-}
-
-berm_cu_result_t cuMemcpyDtoHAsync_v2(void *to, berm_cu_deviceptr_t from, size_t bytes,
-                                      berm_cu_stream_t stream) {
-    return sim_leave(copy_to_host(SIM_FN_cuMemcpyDtoHAsync_v2, to, from, bytes, stream, false));
-}
-
-berm_cu_result_t cuMemsetD8Async(berm_cu_deviceptr_t to, unsigned char value, size_t bytes,
-                                 berm_cu_stream_t stream) {
-    (void)value;
-    return sim_leave(fill(SIM_FN_cuMemsetD8Async, to, bytes, stream));
-}
-
-berm_cu_result_t cuMemcpy(berm_cu_deviceptr_t to, berm_cu_deviceptr_t from, size_t bytes) {
-    return sim_leave(copy_unified(SIM_FN_cuMemcpy, to, from, bytes, NULL, true));
-}
-
-berm_cu_result_t cuMemcpyDtoD_v2(berm_cu_deviceptr_t to, berm_cu_deviceptr_t from, size_t bytes) {
-    return sim_leave(copy_unified(SIM_FN_cuMemcpyDtoD_v2, to, from, bytes, NULL, false));
-}
-
-berm_cu_result_t cuMemcpyHtoD_v2(berm_cu_deviceptr_t to, const void *from, size_t bytes) {
-    return sim_leave(copy_to_device(SIM_FN_cuMemcpyHtoD_v2, to, from, bytes, NULL, true));
-}
-
-berm_cu_result_t cuMemcpyDtoH_v2(void *to, berm_cu_deviceptr_t from, size_t bytes) {
-    return sim_leave(copy_to_host(SIM_FN_cuMemcpyDtoH_v2, to, from, bytes, NULL, true));
-}
-
-berm_cu_result_t cuMemsetD8_v2(berm_cu_deviceptr_t to, unsigned char value, size_t bytes) {
-    (void)value;
-    return sim_leave(fill(SIM_FN_cuMemsetD8_v2, to, bytes, NULL));
-}
-
 // --- host functions ------------------------------------------------------------------------------
 
 // The one that is due first. What the host function sees done, the host has seen done.
@@ -273,9 +170,30 @@ sim_callback_t *sim_callback_take(void) {
     if (due == NULL)
         return NULL;
     berm__list_remove(&due->node);
+    sim_effects_run_until(due->mark->at_ns); // it sees what was before it, and no more
     sim_clock_host_join(due->mark->clock, due->mark->clock_count);
     sim_mark_drop(due->mark);
     return due;
+}
+
+int sim_host_function_issue(sim_stream_t *stream, sim_issue_t *issue) {
+    sim_callback_t *callback = calloc(1, sizeof(*callback));
+    sim_mark_t *mark = issue->mark != NULL ? issue->mark : sim_mark_create();
+    int result = BERM_CU_OUT_OF_MEMORY;
+    if (callback != NULL && mark != NULL) {
+        issue->mark = mark;
+        result = sim_queue_issue(stream, issue);
+    }
+    if (result == BERM_CU_SUCCESS) {
+        *callback = (sim_callback_t){
+            .mark = mark, .fn = issue->action->fn, .data = issue->action->argument};
+        berm__list_push_back(&sim.callbacks, &callback->node);
+        return result;
+    }
+    free(callback);
+    if (mark != NULL)
+        sim_mark_drop(mark);
+    return result;
 }
 
 static int launch_host_function(berm_cu_stream_t handle, berm_cu_host_fn fn, void *data) {
@@ -286,23 +204,12 @@ static int launch_host_function(berm_cu_stream_t handle, berm_cu_host_fn fn, voi
     sim_stream_t *stream = sim_stream_get(handle, &result);
     if (stream == NULL)
         return result;
-    sim_callback_t *callback = calloc(1, sizeof(*callback));
-    sim_mark_t *mark = sim_mark_create();
-    if (callback != NULL && mark != NULL) {
-        sim_issue_t issue = {.duration_ns = HOST_FUNCTION_NS, .mark = mark};
-        result = sim_work_launch(stream, &issue, NULL, 0);
-    } else {
-        result = BERM_CU_OUT_OF_MEMORY;
-    }
-    if (result == BERM_CU_SUCCESS && stream->capture == NULL) {
-        *callback = (sim_callback_t){.mark = mark, .fn = fn, .data = data};
-        berm__list_push_back(&sim.callbacks, &callback->node);
-        return result;
-    }
-    free(callback);
-    if (mark != NULL)
-        sim_mark_drop(mark);
-    return result;
+    sim_action_t action = {.kind = SIM_ACTION_HOST, .fn = fn, .argument = data};
+    sim_issue_t issue = {.duration_ns = HOST_FUNCTION_NS, .action = &action};
+    if (stream->capture != NULL)
+        return sim_capture_add(stream, &issue, NULL, 0);
+    result = sim_capture_check_legacy(stream);
+    return result != BERM_CU_SUCCESS ? result : sim_host_function_issue(stream, &issue);
 }
 
 berm_cu_result_t cuLaunchHostFunc(berm_cu_stream_t stream, berm_cu_host_fn fn, void *user_data) {

@@ -47,22 +47,31 @@ typedef struct simcuda_costs {
 // until `berm calibrate` has run on hardware). Returns 0, or -1 for an unknown name.
 int simcuda_costs_preset(const char *name, simcuda_costs_t *costs);
 
+// The same from a preset's name or a latency file, one "key=value" a line, "#" starts a comment:
+// "preset=fast|typical|slow" (typical is loaded first), or CALL.FIELD=NUMBER with CALL one of
+// reserve address_free create release map set_access unmap malloc free event_record event_query
+// stream_wait synchronize mem_info other, FIELD one of base_ns per_mapping_ns ns_per_mib, and
+// NUMBER whole and up to 10^12. 0, or -1 with "FILE:LINE: what" in `error`, *costs unspecified.
+int simcuda_costs_read(const char *name, simcuda_costs_t *costs, char *error, size_t capacity);
+
 typedef struct simcuda_config {
-    size_t size;            // sizeof(simcuda_config_t)
-    int devices;            // 1 to SIMCUDA_DEVICE_MAX
-    int driver_version;     // as cuDriverGetVersion; 13000
-    uint64_t memory_bytes;  // of each device; 80 GiB
-    uint64_t outside_bytes; // held by "other processes" on each device; 0
-    uint64_t granule_bytes; // 2 MiB; a power of two
-    uint64_t address_bytes; // addresses that can be reserved in all; 128 TiB
-    uint64_t mappings_max;  // ceiling on mappings; 0: none
-    uint64_t handles_max;   // ceiling on handles (file descriptors); 0: none
-    int has_vmm;            // 0: every VMM call is NOT_SUPPORTED and the attribute says no
-    int has_ctx_event;      // 0: cuCtxRecordEvent is absent
-    int is_strict;          // 1: the first hazard aborts
-    int drains_map;         // 1: map, set_access and unmap wait for all work of the device
-    int faults_page_edits;  // 1: a page-table edit under running kernels is an illegal address
-    uint64_t stale_map_ns;  // a fresh mapping reads stale zeros for this long (gfx12); 0
+    size_t size;             // sizeof(simcuda_config_t)
+    int devices;             // 1 to SIMCUDA_DEVICE_MAX
+    int driver_version;      // as cuDriverGetVersion; 13000
+    uint64_t memory_bytes;   // of each device; 80 GiB
+    uint64_t outside_bytes;  // held by "other processes" on each device; 0
+    uint64_t granule_bytes;  // 2 MiB; a power of two
+    uint64_t address_bytes;  // addresses that can be reserved in all; 128 TiB
+    uint64_t mappings_max;   // ceiling on mappings; 0: none
+    uint64_t handles_max;    // ceiling on handles (file descriptors); 0: none
+    int has_vmm;             // 0: every VMM call is NOT_SUPPORTED and the attribute says no
+    int has_ctx_event;       // 0: cuCtxRecordEvent is absent
+    int is_strict;           // 1: the first hazard aborts
+    int drains_map;          // 1: map, set_access and unmap wait for all work of the device
+    int faults_page_edits;   // 1: a page-table edit under running kernels is an illegal address
+    uint64_t stale_map_ns;   // a fresh mapping reads stale zeros for this long (gfx12); 0
+    uint64_t pdl_overlap_ns; // a kernel starts up to this long before the kernel before it ends; 0
+    int is_backed;           // 1: memory has contents, and kernels are host functions (see below)
     simcuda_costs_t costs;
 } simcuda_config_t;
 
@@ -71,9 +80,10 @@ void simcuda_config_default(simcuda_config_t *config);
 
 // Destroys all device state (contexts, memory, streams, ledger, hazards, faults, clock) and makes a
 // new one. NULL is the default. Before the first reset the environment decides, where set:
-// SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset's name),
-// SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE. Returns 0, or -1 with nothing changed when a value
-// is out of range.
+// SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset or a
+// file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_PDL_OVERLAP_NS.
+// Returns 0, or -1: with nothing changed when a value is out of range, without a device when the
+// host has no memory (or, backed, no addresses) for it.
 int simcuda_reset(const simcuda_config_t *config);
 
 // --- time ------------------------------------------------------------------------------------
@@ -96,6 +106,19 @@ typedef struct simcuda_access {
 // context included); launch itself costs the host nothing.
 int simcuda_launch(void *stream, uint64_t duration_ns, const simcuda_access_t *accesses,
                    size_t count);
+
+// Backed mode. Device addresses are addresses of this process: memory has contents, two mappings of
+// one handle show the same bytes, and the host can touch what some device may (cuMemSetAccess) and
+// nothing else. Copies and fills act, and kernels are host functions: `fn(arg)` runs once the
+// host's clock has passed the kernel's end, in the order of ends, inside whichever call moved the
+// clock. It is device code: it may touch the memory named in `accesses` and must call no function
+// of the driver or of this file (they return NOT_PERMITTED or do nothing). It is not run if, by
+// then, any of `accesses` is not mapped or not accessible, or the context has an error. Host memory
+// of copies is as if pinned: it is read or written when the copy is due. NOT_SUPPORTED in metadata
+// mode.
+typedef void (*simcuda_kernel_fn)(void *arg);
+int simcuda_launch_fn(void *stream, uint64_t duration_ns, const simcuda_access_t *accesses,
+                      size_t count, simcuda_kernel_fn fn, void *arg);
 
 // Queues work that ends only when simcuda_gate_open is called with the gate's number (written to
 // *gate): a kernel whose end the test decides. Waiting on a gate that is closed, with a call that
@@ -144,6 +167,8 @@ typedef struct simcuda_ledger {
     uint64_t allocations, allocation_bytes; // cuMemAlloc
     uint64_t used_bytes;                    // handle + allocation bytes (whole granules)
     uint64_t streams, events, contexts_retained;
+    uint64_t imports, import_bytes; // of used_bytes: what other processes exported
+    uint64_t pool_bytes;            // of used_bytes: held by memory pools
 } simcuda_ledger_t;
 
 void simcuda_ledger_read(int device, simcuda_ledger_t *ledger); // device -1: all

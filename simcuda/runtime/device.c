@@ -15,7 +15,7 @@ enum {
 };
 
 static _Thread_local int thread_device = DEVICE_NOT_CHOSEN;
-static atomic_int retained[SIMCUDA_DEVICE_MAX]; // how often by us
+static atomic_bool is_retained[SIMCUDA_DEVICE_MAX]; // by us
 
 int rt_device(void) {
     // A context that the program made current by the driver decides.
@@ -27,13 +27,17 @@ int rt_device(void) {
 
 static int device_make_current(int device) {
     berm_cu_context_t context;
+    unsigned flags = 0;
+    int is_active = 0;
     int result = cuInit(0);
+    if (result == BERM_CU_SUCCESS)
+        result = cuDevicePrimaryCtxGetState(device, &flags, &is_active);
     if (result == BERM_CU_SUCCESS)
         result = cuDevicePrimaryCtxRetain(&context, device);
     if (result != BERM_CU_SUCCESS)
         return result;
-    // One reference is enough for the process.
-    if (device < SIMCUDA_DEVICE_MAX && atomic_exchange(&retained[device], 1) != 0)
+    // One reference is enough for the process; none is left after a reset of the device.
+    if (atomic_exchange(&is_retained[device], true) && is_active)
         (void)cuDevicePrimaryCtxRelease_v2(device);
     return cuCtxSetCurrent(context);
 }
@@ -100,7 +104,7 @@ cudart_error_t cudaDeviceSynchronize(void) {
 cudart_error_t cudaDeviceReset(void) {
     int device = rt_device();
     if (device < SIMCUDA_DEVICE_MAX)
-        atomic_store(&retained[device], 0);
+        atomic_store(&is_retained[device], false);
     return RT_DRIVER(cuDevicePrimaryCtxReset_v2(device));
 }
 

@@ -44,7 +44,9 @@ const char *cudaGetErrorString(cudart_error_t error) {
 }
 
 int rt_unsupported(const char *name) {
-    enum { LOG_MAX = 256 };
+    enum {
+        LOG_MAX = 256
+    };
     static const char *_Atomic logged[LOG_MAX];
     atomic_fetch_add(&stub_hits, 1);
     for (int i = 0; getenv("SIMCUDA_LOG") != NULL && i < LOG_MAX; i++) {

@@ -19,9 +19,10 @@ cudart_error_t cudaMalloc(void **addr, size_t bytes) {
 }
 
 cudart_error_t cudaFree(void *addr) {
-    if (addr == NULL) // the usual way to make a context
-        return rt_bind(BERM_CU_NOT_INITIALIZED) ? BERM_CU_SUCCESS
-                                                : rt_finish(BERM_CU_NOT_INITIALIZED);
+    if (addr == NULL) { // the usual way to make a context
+        unsigned flags = 0;
+        return RT_DRIVER(cuCtxGetFlags(&flags));
+    }
     return RT_DRIVER(cuMemFree_v2(rt_addr(addr)));
 }
 

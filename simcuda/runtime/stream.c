@@ -81,8 +81,8 @@ cudart_error_t cudaStreamGetCaptureInfo(berm_cu_stream_t stream, int *status,
         return rt_finish(BERM_CU_INVALID_VALUE);
     uint64_t number = 0;
     *status = BERM_CU_CAPTURE_STATUS_NONE;
-    int result = RT_DRIVER(cuStreamGetCaptureInfo_v3(stream, status, &number, graph, dependencies,
-                                                     edges, count));
+    int result = RT_DRIVER(
+        cuStreamGetCaptureInfo_v3(stream, status, &number, graph, dependencies, edges, count));
     if (id != NULL)
         *id = number;
     return result;

@@ -4,8 +4,8 @@
 // for it. What is not modelled (links, fabric, sensors) says NOT_SUPPORTED with its out parameters
 // written.
 //
-// Own declarations of NVML's binary interface; stress/real/check_abi.cpp compares them with nvml.h
-// where that is found. A device handle is the address of an element of `devices`.
+// Own declarations of NVML's binary interface. A device handle is the address of an element of
+// `devices`.
 // Locks: none. May fail: an unknown device.
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +41,14 @@ typedef struct nvml_pci_info {
     char bus_id[32];
 } nvml_pci_info_t; // nvmlPciInfo_t
 
+typedef struct nvml_fabric_info {
+    unsigned version; // the caller's; later versions have more fields at the end
+    unsigned char cluster_uuid[16];
+    int status;
+    unsigned clique_id;
+    unsigned char state;
+} nvml_fabric_info_t; // nvmlGpuFabricInfoV_t, its beginning
+
 // clang-format off
 #define NVML_API BERM_EXPORT nvml_result_t
 NVML_API nvmlInit(void);
@@ -67,7 +75,7 @@ NVML_API nvmlDeviceGetComputeRunningProcesses_v2(nvml_device_t *device, unsigned
 NVML_API nvmlDeviceGetComputeRunningProcesses_v3(nvml_device_t *device, unsigned *count, void *processes);
 NVML_API nvmlDeviceGetNvLinkRemoteDeviceType(nvml_device_t *device, unsigned link, int *type);
 NVML_API nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device_t *device, unsigned link, nvml_pci_info_t *info);
-NVML_API nvmlDeviceGetGpuFabricInfoV(nvml_device_t *device, void *info);
+NVML_API nvmlDeviceGetGpuFabricInfoV(nvml_device_t *device, nvml_fabric_info_t *info);
 // clang-format on
 
 static nvml_device_t devices[SIMCUDA_DEVICE_MAX];
@@ -159,12 +167,18 @@ nvml_result_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device_t **devi
     return NVML_OK;
 }
 
+// Domains are written with four or eight digits; the driver takes four.
 nvml_result_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvml_device_t **device) {
+    unsigned domain = 0, bus = 0;
+    char text[32];
     int number = 0;
     if (device == NULL)
         return NVML_INVALID_ARGUMENT;
     *device = NULL;
-    if (bus_id == NULL || cuDeviceGetByPCIBusId(&number, bus_id) != BERM_CU_SUCCESS)
+    if (bus_id == NULL || sscanf(bus_id, "%8x:%2x:", &domain, &bus) != 2 || domain > 0xffff)
+        return NVML_NOT_FOUND;
+    (void)snprintf(text, sizeof text, "%04x:%02x:00.0", domain, bus);
+    if (cuDeviceGetByPCIBusId(&number, text) != BERM_CU_SUCCESS)
         return NVML_NOT_FOUND;
     return nvmlDeviceGetHandleByIndex_v2((unsigned)number, device);
 }
@@ -319,9 +333,13 @@ nvml_result_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device_t *device, unsigne
     return NVML_NOT_SUPPORTED;
 }
 
-// The caller's structure has a version of its own: nothing in it is touched.
-nvml_result_t nvmlDeviceGetGpuFabricInfoV(nvml_device_t *device, void *info) {
-    (void)device;
-    (void)info;
-    return NVML_NOT_SUPPORTED;
+// A device of no fabric: state 0 is "not supported".
+nvml_result_t nvmlDeviceGetGpuFabricInfoV(nvml_device_t *device, nvml_fabric_info_t *info) {
+    if (info == NULL || device_number(device) < 0)
+        return NVML_INVALID_ARGUMENT;
+    memset(info->cluster_uuid, 0, sizeof info->cluster_uuid);
+    info->status = NVML_NOT_SUPPORTED;
+    info->clique_id = 0;
+    info->state = 0;
+    return NVML_OK;
 }

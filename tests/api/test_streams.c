@@ -264,7 +264,7 @@ Test(streams, retire_of_the_per_thread_default) {
     berm_addr_t kept = heap_alloc(3 * MIB, BERM_STREAM_NONE);
     berm_addr_t freed = heap_alloc(3 * MIB, BERM_STREAM_NONE);
     heap_free(freed, BERM_STREAM_NONE);
-    (void)berm_stream_retire(0, (void *)(intptr_t)PER_THREAD);
+    EXPECT(BERM_ERROR_ARGUMENT, berm_stream_retire(0, (void *)(intptr_t)PER_THREAD));
     heap_use(NULL, kept, 3 * MIB, 1000000);
     heap_free(kept, NULL);
     berm_addr_t next = heap_alloc(3 * MIB, BERM_STREAM_NONE);

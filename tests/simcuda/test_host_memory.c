@@ -135,6 +135,101 @@ Test(host_memory, every_allocation_of_a_scenario) {
     cr_assert(n > 40, "%ld", n);
 }
 
+// --- pools, graphs and contents ------------------------------------------------------------------
+
+static void run_nothing(void *unused) {
+    (void)unused;
+}
+
+static void more_pools(berm_cu_stream_t a, berm_cu_stream_t b) {
+    berm_cu_deviceptr_t first = 0, second = 0;
+    if (a == NULL || b == NULL)
+        return;
+    if (good(cuMemAllocAsync(&first, 1000, a)))
+        (void)good(launch(a, 100, first, 1000, 1));
+    (void)good(cuMemAllocAsync(&second, MIB(31), b));
+    if (first != 0 && good(cuMemFreeAsync(first, a)))
+        first = 0;
+    countdown = first != 0 ? -1 : countdown;
+    if (first != 0)
+        OK(cuMemFreeAsync(first, a));
+    if (second != 0 && !good(cuMemFreeAsync(second, b))) {
+        countdown = -1;
+        OK(cuMemFreeAsync(second, b));
+    }
+}
+
+// A call of a capture, which an earlier failure may have broken.
+static void captured(int result) {
+    if (result != BERM_CU_STREAM_CAPTURE_INVALIDATED)
+        (void)good(result);
+}
+
+static void more_graph(berm_cu_stream_t a, berm_cu_stream_t b, berm_cu_deviceptr_t addr) {
+    berm_cu_event_t event = NULL;
+    berm_cu_graph_t graph = NULL;
+    berm_cu_graph_exec_t exec = NULL;
+    if (a == NULL || b == NULL || addr == 0 || !good(cuEventCreate(&event, 0)))
+        return;
+    if (good(cuStreamBeginCapture_v2(a, BERM_CU_CAPTURE_RELAXED))) {
+        simcuda_access_t access = {addr, 8, 1};
+        captured(cuEventRecord(event, a));
+        captured(cuStreamWaitEvent(b, event, 0));
+        captured(simcuda_launch_fn(b, 100, &access, 1, run_nothing, NULL));
+        captured(cuEventRecord(event, b));
+        captured(cuStreamWaitEvent(a, event, 0));
+        captured(cuLaunchHostFunc(a, run_nothing, NULL));
+        (void)cuStreamEndCapture(a, &graph); // a step that was lost may leave it unjoined
+    }
+    if (graph != NULL && good(cuGraphInstantiateWithFlags(&exec, graph, 0))) {
+        (void)good(cuGraphLaunch(exec, a));
+        (void)good(cuGraphLaunch(exec, a));
+        OK(cuGraphExecDestroy(exec));
+    }
+    if (graph != NULL)
+        OK(cuGraphDestroy(graph));
+    OK(cuEventDestroy_v2(event));
+}
+
+// One run of the scenario with the n-th allocation failing; false: there are fewer.
+static int more_once(long n) {
+    simcuda_config_t config;
+    simcuda_ledger_t ledger;
+    berm_cu_stream_t a = NULL, b = NULL;
+    berm_cu_deviceptr_t plain = 0;
+    simcuda_config_default(&config);
+    config.is_backed = 1;
+    start_with(&config);
+    worst = BERM_CU_SUCCESS;
+    countdown = n;
+    (void)good(cuStreamCreate(&a, 1));
+    (void)good(cuStreamCreate(&b, 1));
+    (void)good(cuMemAlloc_v2(&plain, 4096));
+    more_graph(a, b, plain);
+    if (plain != 0)
+        (void)good(cuMemsetD8Async(plain, 1, 8, NULL));
+    more_pools(a, b);
+    int has_failed = countdown < 0;
+    countdown = -1;
+    OK(cuCtxSynchronize());
+    if (plain != 0)
+        OK(cuMemFree_v2(plain));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    make_current(0);
+    OK(cuCtxSynchronize()); // pools give back what is free
+    simcuda_ledger_read(-1, &ledger);
+    cr_assert(ledger.used_bytes == 0 && ledger.allocations == 0 && ledger.pool_bytes == 0);
+    cr_assert(ledger.streams == 0 && ledger.events == 0);
+    return has_failed;
+}
+
+Test(host_memory, every_allocation_of_pools_graphs_and_contents) {
+    long n = 0;
+    while (more_once(n))
+        n++;
+    cr_assert(n > 40, "%ld", n);
+}
+
 Test(host_memory, making_the_device_itself) {
     berm_cu_context_t context = NULL;
     OK(simcuda_reset(NULL));

@@ -207,8 +207,12 @@ Test(misuse, export_and_import_in_one_process) {
     cr_assert(again == handle);
     OK(cuMemRelease(handle));
     OK(cuMemRelease(again));
-    FAILS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, BERM_CU_MEM_HANDLE_POSIX_FD),
-          BERM_CU_INVALID_VALUE);
+    FAILS(cuMemRelease(again), BERM_CU_INVALID_VALUE);
+    simcuda_hazards_clear();
+    // the descriptor keeps the memory: it comes back as another handle
+    OK(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, BERM_CU_MEM_HANDLE_POSIX_FD));
+    cr_assert(again != handle);
+    OK(cuMemRelease(again));
     (void)close(fd);
     HAZARDS(0);
 }
@@ -216,6 +220,11 @@ Test(misuse, export_and_import_in_one_process) {
 Test(misuse, import_of_a_bad_handle_or_type) {
     start();
     berm_cu_mem_handle_t handle = 0;
+    int pipes[2];
+    cr_assert(pipe(pipes) == 0);
+    FAILS(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)pipes[0],
+                                         BERM_CU_MEM_HANDLE_POSIX_FD),
+          BERM_CU_INVALID_VALUE);
     FAILS(
         cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)-1, BERM_CU_MEM_HANDLE_POSIX_FD),
         BERM_CU_INVALID_VALUE);

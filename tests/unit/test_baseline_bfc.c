@@ -1,63 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The BFC model: regions, bins, splitting and joining, with exact figures.
-#include <criterion/criterion.h>
-
-#include "base/defs.h"
-#include "stress/baselines/baselines.h"
-#include "stress/work.h"
-
-static const stress_allocator_ops_t *const ops = &stress_bfc_ops;
-static stress_allocator_t *a;
-static stress_work_t *work;
-static char error[512];
-
-static void open_device(uint64_t capacity_bytes, const char *conf) {
-    const stress_device_options_t device = {
-        .name = "sim", .capacity_bytes = capacity_bytes, .is_strict = true};
-    cr_assert(stress_device_open(&device, error, sizeof error) == 0, "%s", error);
-    const stress_work_options_t modelled = {5000, 4000, 200000};
-    work = stress_work_create(2, &modelled, error, sizeof error);
-    cr_assert(work != NULL, "%s", error);
-    const stress_allocator_options_t options = {
-        .conf = conf, .headroom_pct = -1, .limit_bytes = UINT64_MAX};
-    a = ops->create(&options, error, sizeof error);
-    cr_assert(a != NULL, "%s", error);
-}
-
-static void close_device(void) {
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-    uint64_t live_blocks = 0;
-    ops->destroy(a, &live_blocks);
-    stress_work_destroy(work);
-    simcuda_ledger_t ledger;
-    stress_simcuda()->ledger_read(-1, &ledger);
-    cr_assert(ledger.used_bytes == 0 && ledger.allocations == 0);
-    cr_assert(stress_simcuda()->hazard_count() == 0);
-    stress_device_close();
-}
-
-static stress_figures_t figures(void) {
-    stress_figures_t f;
-    ops->figures(a, &f);
-    return f;
-}
-
-static uint64_t alloc_on(uint64_t size_bytes, uint32_t stream) {
-    uint64_t addr = 0;
-    cr_assert(ops->alloc(a, size_bytes, stress_work_stream(work, stream), &addr) == STRESS_OK);
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-    cr_assert(stress_work_use(work, stream, addr, size_bytes, true) == 0);
-    return addr;
-}
-
-static uint64_t alloc(uint64_t size_bytes) {
-    return alloc_on(size_bytes, 0);
-}
-
-static void release(uint64_t addr) {
-    cr_assert(ops->free(a, addr, 0, NULL) == STRESS_OK);
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-}
+#define BASELINE_OPS stress_bfc_ops
+#include "tests/unit/baseline_helpers.h"
 
 Test(baseline_bfc, doubles_its_regions) {
     open_device(BERM_GIB(1), "");

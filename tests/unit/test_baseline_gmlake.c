@@ -1,72 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GMLake model: splitting, stitching, the use of views and their end, with exact figures.
-#include <criterion/criterion.h>
-
-#include "base/defs.h"
 #include "base/rng.h"
-#include "stress/baselines/baselines.h"
 #include "stress/baselines/gmlake_space.h"
-#include "stress/work.h"
 
-static const stress_allocator_ops_t *const ops = &stress_gmlake_ops;
-static stress_allocator_t *a;
-static stress_work_t *work;
-static char error[512];
-
-static void open_device(uint64_t capacity_bytes, const char *conf) {
-    const stress_device_options_t device = {
-        .name = "sim", .capacity_bytes = capacity_bytes, .is_strict = true};
-    cr_assert(stress_device_open(&device, error, sizeof error) == 0, "%s", error);
-    const stress_work_options_t modelled = {5000, 4000, 200000};
-    work = stress_work_create(2, &modelled, error, sizeof error);
-    cr_assert(work != NULL, "%s", error);
-    const stress_allocator_options_t options = {
-        .conf = conf, .headroom_pct = -1, .limit_bytes = UINT64_MAX};
-    a = ops->create(&options, error, sizeof error);
-    cr_assert(a != NULL, "%s", error);
-}
-
-static void close_device(void) {
-    uint64_t live_blocks = 0;
-    ops->destroy(a, &live_blocks);
-    stress_work_destroy(work);
-    simcuda_ledger_t ledger;
-    stress_simcuda()->ledger_read(-1, &ledger);
-    cr_assert(ledger.used_bytes == 0 && ledger.reservations == 0 && ledger.mappings == 0);
-    cr_assert(stress_simcuda()->hazard_count() == 0);
-    stress_device_close();
-}
-
-static stress_figures_t figures(void) {
-    stress_figures_t f;
-    ops->figures(a, &f);
-    return f;
-}
-
-static void check(void) {
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-    simcuda_ledger_t ledger;
-    stress_simcuda()->ledger_read(-1, &ledger);
-    cr_assert(figures().reserved_bytes == ledger.used_bytes);
-}
-
-// Writes the block, so that the device sees who uses what.
-static uint64_t alloc(uint64_t size_bytes) {
-    uint64_t addr = 0;
-    cr_assert(ops->alloc(a, size_bytes, stress_work_stream(work, 0), &addr) == STRESS_OK);
-    check();
-    cr_assert(stress_work_use(work, 0, addr, size_bytes, true) == 0);
-    return addr;
-}
+#define BASELINE_OPS stress_gmlake_ops
+#include "tests/unit/baseline_helpers.h"
 
 static bool is_refused(uint64_t size_bytes) {
     uint64_t addr = 0;
     return ops->alloc(a, size_bytes, stress_work_stream(work, 0), &addr) == STRESS_OUT_OF_MEMORY;
-}
-
-static void release(uint64_t addr) {
-    cr_assert(ops->free(a, addr, 0, NULL) == STRESS_OK);
-    check();
 }
 
 Test(baseline_gmlake, has_pytorch_sizes) {
@@ -79,7 +21,7 @@ Test(baseline_gmlake, has_pytorch_sizes) {
     (void)alloc(BERM_MIB(30));
     cr_assert(figures().reserved_bytes == BERM_MIB(52));
     cr_assert(figures().allocated_bytes == BERM_MIB(36) + 512);
-    cr_assert(stress_device_calls().of[STRESS_CALL_CREATE] == 25);
+    cr_assert(stress_device_calls().of[BERM_DRV_CREATE] == 25);
     close_device();
 }
 

@@ -1,81 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The naive allocator on the strict simulated device: placement, stealing with waits, its audit,
 // and every driver call of a miss failing.
-#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <string.h>
 
-#include "base/defs.h"
-#include "stress/baselines/baselines.h"
 #include "stress/baselines/naive_space.h"
-#include "stress/work.h"
 
-static const stress_allocator_ops_t *const ops = &stress_naive_ops;
-static stress_allocator_t *a;
-static stress_work_t *work;
-static char error[512];
-
-static void open_device(uint64_t capacity_bytes, double headroom_pct, const char *conf) {
-    const stress_device_options_t device = {
-        .name = "sim", .capacity_bytes = capacity_bytes, .is_strict = true};
-    cr_assert(stress_device_open(&device, error, sizeof error) == 0, "%s", error);
-    const stress_work_options_t modelled = {1000000, 4000, 1000000000};
-    work = stress_work_create(2, &modelled, error, sizeof error);
-    cr_assert(work != NULL, "%s", error);
-    const stress_allocator_options_t options = {
-        .conf = conf, .headroom_pct = headroom_pct, .limit_bytes = UINT64_MAX};
-    a = ops->create(&options, error, sizeof error);
-    cr_assert(a != NULL, "%s", error);
-}
-
-static void audit(void) {
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-    stress_figures_t figures;
-    simcuda_ledger_t ledger;
-    ops->figures(a, &figures);
-    stress_simcuda()->ledger_read(-1, &ledger);
-    cr_assert(figures.reserved_bytes == ledger.used_bytes);
-}
-
-static void close_device(void) {
-    audit();
-    uint64_t live_blocks = 0;
-    ops->destroy(a, &live_blocks);
-    stress_work_destroy(work);
-    simcuda_ledger_t ledger;
-    stress_simcuda()->ledger_read(-1, &ledger);
-    cr_assert(ledger.handles == 0 && ledger.mappings == 0 && ledger.reservations == 0);
-    stress_device_close();
-}
+#define BASELINE_OPS stress_naive_ops
+#include "tests/unit/baseline_helpers.h"
 
 // Every block is written for a millisecond: pages that move without a wait would be a hazard.
-static stress_result_t try_alloc(uint64_t size_bytes, uint32_t stream, uint64_t *addr) {
-    stress_result_t result = ops->alloc(a, size_bytes, stress_work_stream(work, stream), addr);
-    if (result == STRESS_OK)
-        cr_assert(stress_work_use(work, stream, *addr, size_bytes, true) == 0);
-    audit();
-    return result;
-}
-
-static uint64_t alloc_on(uint64_t size_bytes, uint32_t stream) {
-    uint64_t addr = 0;
-    cr_assert(try_alloc(size_bytes, stream, &addr) == STRESS_OK);
-    return addr;
-}
-
-static void release(uint64_t addr) {
-    cr_assert(ops->free(a, addr, 0, NULL) == STRESS_OK);
-    audit();
-}
-
-static stress_figures_t figures(void) {
-    stress_figures_t f;
-    ops->figures(a, &f);
-    return f;
+static void open_headroom(uint64_t capacity_bytes, double headroom_pct, const char *conf) {
+    const stress_work_options_t modelled = {1000000, 4000, 1000000000};
+    open_modelled(capacity_bytes, headroom_pct, conf, &modelled);
 }
 
 Test(baseline_naive, packs_blocks_into_pages) {
-    open_device(BERM_GIB(1), 2, "");
+    open_headroom(BERM_GIB(1), 2, "");
     uint64_t first = alloc_on(BERM_MIB(1), 0), second = alloc_on(BERM_MIB(2), 0);
     cr_assert(second == first + BERM_MIB(1), "it starts in the page that was begun");
     cr_assert(figures().reserved_bytes == BERM_MIB(4));
@@ -89,7 +30,7 @@ Test(baseline_naive, packs_blocks_into_pages) {
 }
 
 Test(baseline_naive, steals_after_a_wait_and_from_any_stream) {
-    open_device(BERM_MIB(16), 0, "");
+    open_headroom(BERM_MIB(16), 0, "");
     uint64_t blocks[4];
     for (uint32_t i = 0; i < 4; i++)
         blocks[i] = alloc_on(BERM_MIB(4), i % 2);
@@ -105,7 +46,7 @@ Test(baseline_naive, steals_after_a_wait_and_from_any_stream) {
 }
 
 Test(baseline_naive, grows_within_the_headroom_and_moves_beyond) {
-    open_device(BERM_GIB(1), 50, "");
+    open_headroom(BERM_GIB(1), 50, "");
     uint64_t first = alloc_on(BERM_MIB(8), 0);
     (void)alloc_on(BERM_MIB(8), 1);
     release(first);
@@ -123,7 +64,7 @@ Test(baseline_naive, grows_within_the_headroom_and_moves_beyond) {
 
 Test(baseline_naive, takes_victims_in_the_order_asked_for) {
     for (int largest = 0; largest < 2; largest++) {
-        open_device(BERM_MIB(24), 0, largest ? "victims:largest" : "victims:smallest");
+        open_headroom(BERM_MIB(24), 0, largest ? "victims:largest" : "victims:smallest");
         uint64_t small = alloc_on(BERM_MIB(2), 0);
         (void)alloc_on(BERM_MIB(2), 0);
         uint64_t large = alloc_on(BERM_MIB(18), 0);
@@ -138,7 +79,7 @@ Test(baseline_naive, takes_victims_in_the_order_asked_for) {
 }
 
 Test(baseline_naive, refuses_bad_calls) {
-    open_device(BERM_MIB(16), 2, "");
+    open_headroom(BERM_MIB(16), 2, "");
     uint64_t addr = 0;
     cr_assert(try_alloc(0, 0, &addr) == STRESS_OUT_OF_MEMORY);
     cr_assert(try_alloc(UINT64_MAX, 0, &addr) == STRESS_OUT_OF_MEMORY);
@@ -148,7 +89,7 @@ Test(baseline_naive, refuses_bad_calls) {
 }
 
 Test(baseline_naive, audit_sees_broken_state) {
-    open_device(BERM_MIB(64), 2, "");
+    open_headroom(BERM_MIB(64), 2, "");
     (void)alloc_on(BERM_MIB(5), 0);
     naive_space_t *space = (naive_space_t *)a; // its first member
     stress_figures_t sums;
@@ -180,7 +121,7 @@ Test(baseline_naive, survives_every_failing_call) {
     void (*faults_clear)(void) = NULL;
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(names); i++) {
         for (uint64_t nth = 1; nth <= 8; nth++) {
-            open_device(BERM_MIB(20), 0, "");
+            open_headroom(BERM_MIB(20), 0, "");
             void *library = dlopen("libcuda.so.1", RTLD_NOW);
             void *found = dlsym(library, "simcuda_fault_nth");
             memcpy(&fault_nth, &found, sizeof found);
@@ -193,7 +134,7 @@ Test(baseline_naive, survives_every_failing_call) {
             cr_assert(fault_nth(names[i], nth, 1, nth % 2 ? 999 : BERM_CU_OUT_OF_MEMORY) == 0);
             (void)try_alloc(BERM_MIB(12), 1, &addr); // audits whatever happened
             faults_clear();
-            audit();
+            check();
             if (addr == 0)
                 cr_assert(try_alloc(BERM_MIB(12), 1, &addr) == STRESS_OK, "%s %d", names[i],
                           (int)nth);

@@ -1,70 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The PyTorch model: its sizes, and small histories on the simulated device with the figures that
 // PyTorch's rules give.
-#include <criterion/criterion.h>
 #include <string.h>
 
-#include "base/defs.h"
-#include "stress/baselines/baselines.h"
 #include "stress/baselines/pytorch_blocks.h"
-#include "stress/work.h"
 
-static const stress_allocator_ops_t *const ops = &stress_pytorch_ops;
-static stress_allocator_t *a;
-static stress_work_t *work;
-static char error[512];
-
-static void open_device(uint64_t capacity_bytes, const char *conf) {
-    const stress_device_options_t device = {
-        .name = "sim", .capacity_bytes = capacity_bytes, .is_strict = true};
-    cr_assert(stress_device_open(&device, error, sizeof error) == 0, "%s", error);
-    const stress_work_options_t modelled = {5000, 4000, 200000};
-    work = stress_work_create(2, &modelled, error, sizeof error);
-    cr_assert(work != NULL, "%s", error);
-    const stress_allocator_options_t options = {
-        .conf = conf, .headroom_pct = -1, .limit_bytes = UINT64_MAX};
-    a = ops->create(&options, error, sizeof error);
-    cr_assert(a != NULL, "%s", error);
-}
-
-// Audits, frees everything, and looks whether the device is empty.
-static void close_device(void) {
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-    uint64_t live_blocks = 0;
-    ops->destroy(a, &live_blocks);
-    stress_work_destroy(work);
-    simcuda_ledger_t ledger;
-    stress_simcuda()->ledger_read(-1, &ledger);
-    cr_assert(ledger.used_bytes == 0 && ledger.events == 0 && ledger.streams == 0);
-    cr_assert(stress_simcuda()->hazard_count() == 0);
-    stress_device_close();
-}
-
-static uint64_t alloc_on(uint64_t size_bytes, uint32_t stream) {
-    uint64_t addr = 0;
-    stress_result_t result = ops->alloc(a, size_bytes, stress_work_stream(work, stream), &addr);
-    cr_assert(result == STRESS_OK);
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-    return addr;
-}
-
-static uint64_t alloc(uint64_t size_bytes) {
-    return alloc_on(size_bytes, 0);
-}
-
-static void release(uint64_t addr) {
-    cr_assert(ops->free(a, addr, 0, NULL) == STRESS_OK);
-    cr_assert(ops->audit(a, error, sizeof error) == 0, "%s", error);
-}
-
-static stress_figures_t figures(void) {
-    stress_figures_t f;
-    ops->figures(a, &f);
-    return f;
-}
+#define BASELINE_OPS stress_pytorch_ops
+#include "tests/unit/baseline_helpers.h"
 
 static uint64_t mallocs(void) {
-    return stress_device_calls().of[STRESS_CALL_MALLOC];
+    return stress_device_calls().of[BERM_DRV_MALLOC];
 }
 
 // --- sizes ---------------------------------------------------------------------------------------
@@ -222,7 +167,7 @@ Test(baseline_pytorch, defers_blocks_that_another_stream_uses) {
     release(addr);
     cr_assert(figures().active_bytes == BERM_MIB(20) && figures().allocated_bytes == 0);
     uint64_t other = alloc(BERM_MIB(20));
-    cr_assert(other != addr && stress_device_calls().of[STRESS_CALL_EVENT_QUERY] == 1);
+    cr_assert(other != addr && stress_device_calls().of[BERM_DRV_EVENT_QUERY] == 1);
     release(other);
     cr_assert(stress_work_side_end(work, 0) == 0);
     cr_assert(ops->largest_free(a, stress_work_stream(work, 0)) == BERM_MIB(20));

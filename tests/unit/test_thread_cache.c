@@ -91,6 +91,63 @@ Test(thread_cache, peaks_are_exact_with_one_thread) {
     BERM_TEST_END_INSIDE();
 }
 
+// One thread, two streams: what one cache has not merged does not count twice in the other's peak.
+Test(thread_cache, peaks_are_exact_over_several_streams) {
+    cached_begin();
+    void *stream = heap_stream_create();
+    berm_addr_t first = heap_alloc(10 * MIB, stream), second = heap_alloc(10 * MIB, stream);
+    heap_free(first, stream);
+    heap_free(second, stream);
+    berm_addr_t other = heap_alloc(5 * MIB, NULL);
+    cr_assert(berm_stats_peaks_reset(0) == BERM_OK);
+    heap_free(other, NULL);
+    first = heap_alloc(10 * MIB, stream);
+    cr_assert(stats_read().requested_bytes.peak == 10 * MIB);
+    heap_free(first, stream);
+    BERM_TEST_END_INSIDE();
+}
+
+// Blocks that one thread allocates and another frees come back through the exchange, in batches: no
+// slab is made for them but the first.
+enum {
+    PASSED = 2000
+};
+static berm_addr_t passed[16];
+static pthread_barrier_t barrier;
+
+static void *free_what_is_passed(void *unused) {
+    (void)unused;
+    for (int turn = 0; turn < PASSED / 16; turn++) {
+        (void)pthread_barrier_wait(&barrier);
+        for (int i = 0; i < 16; i++)
+            heap_free(passed[i], NULL);
+        (void)pthread_barrier_wait(&barrier);
+    }
+    return NULL;
+}
+
+Test(thread_cache, blocks_pass_through_the_exchange) {
+    cached_begin();
+    pthread_t thread;
+    cr_assert(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    cr_assert(pthread_create(&thread, NULL, free_what_is_passed, NULL) == 0);
+    for (int turn = 0; turn < PASSED / 16; turn++) {
+        for (int i = 0; i < 16; i++)
+            passed[i] = heap_alloc(1024, NULL);
+        (void)pthread_barrier_wait(&barrier);
+        (void)pthread_barrier_wait(&barrier);
+        if (turn == PASSED / 32)
+            audit_expect(0);
+    }
+    cr_assert(pthread_join(thread, NULL) == 0);
+    berm_pool_t *pool = heap_pool(NULL);
+    cr_assert(pool->exchange != NULL);
+    cr_assert(stats_read().reserved_bytes.peak <= 4 * MIB && stats_read().blocks.current == 0);
+    audit_expect(0);
+    cr_assert(pool->exchange->bytes == 0);
+    BERM_TEST_END_INSIDE();
+}
+
 static void *alloc_and_end(void *blocks) {
     for (int i = 0; i < 40; i++)
         ((berm_addr_t *)blocks)[i] = heap_alloc(1000, NULL);

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-in libcudart.so.13: thin over the driver, every out parameter written, and what it does
+// not have says so. Loaded by path, as a program of the user's gets it.
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simcuda.h"
+#include "simcuda/runtime/cudart.h"
+
+static void *library;
+
+static void library_open(void) {
+    char path[4096];
+    const char *folder = getenv("BERM_LIBDIR");
+    (void)snprintf(path, sizeof path, "%s/simcuda/libcudart.so.13", folder != NULL ? folder : ".");
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    cr_assert(library != NULL, "%s", dlerror());
+}
+
+// A variable of the function's own type, filled with its address in the library.
+#define FUNCTION(name)                                                                             \
+    __typeof__(&name) name##_;                                                                     \
+    {                                                                                              \
+        void *found_ = dlvsym(library, #name, "libcudart.so.13");                                  \
+        cr_assert(found_ != NULL, "no " #name);                                                    \
+        memcpy(&name##_, &found_, sizeof found_);                                                  \
+    }
+
+TestSuite(cudart, .init = library_open);
+
+Test(cudart, allocates_without_a_context_of_the_program) {
+    FUNCTION(cudaMalloc)
+    FUNCTION(cudaFree)
+    FUNCTION(cudaMemGetInfo)
+    FUNCTION(cudaPointerGetAttributes)
+    void *addr = NULL;
+    cr_assert(cudaMalloc_(&addr, 5 << 20) == 0);
+    simcuda_ledger_t ledger;
+    simcuda_ledger_read(0, &ledger);
+    cr_assert(ledger.used_bytes == 6 << 20 && ledger.contexts_retained == 1);
+    cudart_pointer_attributes_t attributes;
+    cr_assert(cudaPointerGetAttributes_(&attributes, (char *)addr + 100) == 0);
+    cr_assert(attributes.type == CUDART_MEMORY_DEVICE && attributes.device == 0);
+    size_t free_bytes = 0, total_bytes = 0;
+    cr_assert(cudaMemGetInfo_(&free_bytes, &total_bytes) == 0);
+    cr_assert(total_bytes - free_bytes == 6 << 20);
+    cr_assert(cudaFree_(addr) == 0);
+    simcuda_ledger_read(0, &ledger);
+    cr_assert(ledger.used_bytes == 0);
+}
+
+Test(cudart, survives_a_reset_of_the_device) {
+    FUNCTION(cudaMalloc)
+    void *addr = NULL;
+    cr_assert(cudaMalloc_(&addr, 1 << 20) == 0);
+    cr_assert(simcuda_reset(NULL) == 0);
+    cr_assert(cudaMalloc_(&addr, 1 << 20) == 0);
+}
+
+Test(cudart, sizes_of_zero_and_null_arguments) {
+    FUNCTION(cudaMalloc)
+    FUNCTION(cudaFree)
+    FUNCTION(cudaGetDevice)
+    FUNCTION(cudaGetLastError)
+    FUNCTION(cudaPeekAtLastError)
+    void *addr = &addr;
+    cr_assert(cudaMalloc_(&addr, 0) == 0 && addr == NULL);
+    cr_assert(cudaFree_(NULL) == 0);
+    cr_assert(cudaMalloc_(NULL, 1) == 1);
+    cr_assert(cudaGetDevice_(NULL) == 1);
+    cr_assert(cudaPeekAtLastError_() == 1);
+    cr_assert(cudaGetLastError_() == 1 && cudaGetLastError_() == 0);
+}
+
+Test(cudart, out_of_memory_is_told_and_kept) {
+    FUNCTION(cudaMalloc)
+    FUNCTION(cudaGetLastError)
+    FUNCTION(cudaGetErrorName)
+    FUNCTION(cudaGetErrorString)
+    void *addr = &addr;
+    cr_assert(cudaMalloc_(&addr, (size_t)1 << 40) == 2 && addr == NULL);
+    cr_assert(cudaGetLastError_() == 2);
+    cr_assert(strcmp(cudaGetErrorName_(2), "cudaErrorMemoryAllocation") == 0);
+    cr_assert(strcmp(cudaGetErrorString_(2), "out of memory") == 0);
+    cr_assert(cudaGetErrorName_(123456) != NULL);
+}
+
+Test(cudart, properties_of_the_device) {
+    FUNCTION(cudaGetDeviceProperties)
+    FUNCTION(cudaGetDeviceCount)
+    FUNCTION(cudaSetDevice)
+    cudart_device_prop_t prop;
+    int count = 0;
+    cr_assert(cudaGetDeviceCount_(&count) == 0 && count == 1);
+    memset(&prop, 0xff, sizeof prop);
+    cr_assert(cudaGetDeviceProperties_(&prop, 0) == 0);
+    cr_assert(prop.total_global_mem == (size_t)80 << 30);
+    cr_assert(prop.major == 9 && prop.warp_size == 32 && prop.name[0] != '\0');
+    for (int i = 0; i < 56; i++)
+        cr_assert(prop.reserved[i] == 0);
+    cr_assert(cudaGetDeviceProperties_(&prop, 7) == 101);
+    cr_assert(cudaSetDevice_(7) == 101);
+    cr_assert(cudaSetDevice_(0) == 0);
+}
+
+Test(cudart, streams_and_events) {
+    FUNCTION(cudaStreamCreateWithPriority)
+    FUNCTION(cudaStreamDestroy)
+    FUNCTION(cudaStreamGetCaptureInfo)
+    FUNCTION(cudaEventCreateWithFlags)
+    FUNCTION(cudaEventRecord)
+    FUNCTION(cudaEventQuery)
+    FUNCTION(cudaEventSynchronize)
+    FUNCTION(cudaEventDestroy)
+    berm_cu_stream_t stream = NULL;
+    berm_cu_event_t event = NULL;
+    cr_assert(cudaStreamCreateWithPriority_(&stream, BERM_CU_STREAM_NON_BLOCKING, 0) == 0);
+    cr_assert(cudaEventCreateWithFlags_(&event, BERM_CU_EVENT_DISABLE_TIMING) == 0);
+    cr_assert(simcuda_launch(stream, 1000000000, NULL, 0) == 0);
+    cr_assert(cudaEventRecord_(event, stream) == 0);
+    cr_assert(cudaEventQuery_(event) == BERM_CU_NOT_READY);
+    cr_assert(cudaEventSynchronize_(event) == 0 && cudaEventQuery_(event) == 0);
+    int status = 9;
+    unsigned long long id = 9;
+    cr_assert(cudaStreamGetCaptureInfo_(stream, &status, &id, NULL, NULL, NULL, NULL) == 0);
+    cr_assert(status == BERM_CU_CAPTURE_STATUS_NONE);
+    cr_assert(cudaStreamGetCaptureInfo_(stream, NULL, &id, NULL, NULL, NULL, NULL) == 1);
+    cr_assert(cudaEventDestroy_(event) == 0 && cudaStreamDestroy_(stream) == 0);
+}
+
+Test(cudart, pinned_host_memory) {
+    FUNCTION(cudaHostAlloc)
+    FUNCTION(cudaFreeHost)
+    FUNCTION(cudaPointerGetAttributes)
+    FUNCTION(cudaHostGetDevicePointer)
+    void *addr = NULL, *on_device = NULL;
+    char own = 0;
+    // Far more than there is: nothing is taken before it is touched.
+    cr_assert(cudaHostAlloc_(&addr, (size_t)1 << 40, 0) == 0);
+    memset(addr, 1, 4096);
+    cudart_pointer_attributes_t attributes;
+    cr_assert(cudaPointerGetAttributes_(&attributes, (char *)addr + 5) == 0);
+    cr_assert(attributes.type == CUDART_MEMORY_HOST);
+    cr_assert(cudaPointerGetAttributes_(&attributes, &own) == 0);
+    cr_assert(attributes.type == CUDART_MEMORY_UNREGISTERED);
+    cr_assert(cudaHostGetDevicePointer_(&on_device, addr, 0) == 0 && on_device == addr);
+    cr_assert(cudaHostGetDevicePointer_(&on_device, &own, 0) == 1 && on_device == NULL);
+    cr_assert(cudaFreeHost_(addr) == 0);
+    cr_assert(cudaFreeHost_(addr) == 1);
+}
+
+Test(cudart, entry_points) {
+    FUNCTION(cudaGetDriverEntryPointByVersion)
+    void *fn = NULL;
+    int status = 9;
+    cr_assert(cudaGetDriverEntryPointByVersion_("cuMemCreate", &fn, 12000, 0, &status) == 0);
+    cr_assert(fn != NULL && status == CUDART_ENTRY_FOUND);
+    cr_assert(cudaGetDriverEntryPointByVersion_("cuNoSuch", &fn, 12000, 0, &status) == 0);
+    cr_assert(fn == NULL && status == CUDART_ENTRY_NOT_FOUND);
+    cr_assert(cudaGetDriverEntryPointByVersion_("cuNoSuch", &fn, 12000, 0, NULL) != 0);
+    // PyTorch does not start without these two; they must say no when called.
+    cr_assert(cudaGetDriverEntryPointByVersion_("cuMemsetD32Async", &fn, 12000, 0, &status) == 0);
+    cr_assert(fn != NULL && status == CUDART_ENTRY_FOUND);
+}
+
+Test(cudart, what_is_missing_says_so) {
+    FUNCTION(cudaMallocAsync)
+    FUNCTION(cudaDeviceGetDefaultMemPool)
+    FUNCTION(cudaIpcGetMemHandle)
+    FUNCTION(cudaGetLastError)
+    uint64_t (*hits)(void);
+    void *found = dlsym(library, "simcuda_runtime_stub_hits");
+    cr_assert(found != NULL);
+    memcpy(&hits, &found, sizeof found);
+    uint64_t before = hits();
+    void *addr = &addr;
+    cudart_mem_pool_t *pool = (cudart_mem_pool_t *)(void *)&addr;
+    cudart_ipc_handle_t handle;
+    memset(&handle, 0xff, sizeof handle);
+    cr_assert(cudaMallocAsync_(&addr, 1, NULL) == BERM_CU_NOT_SUPPORTED && addr == NULL);
+    cr_assert(cudaDeviceGetDefaultMemPool_(&pool, 0) == BERM_CU_NOT_SUPPORTED && pool == NULL);
+    cr_assert(cudaIpcGetMemHandle_(&handle, NULL) == BERM_CU_NOT_SUPPORTED);
+    cr_assert(handle.reserved[0] == 0 && handle.reserved[63] == 0);
+    cr_assert(hits() == before + 3);
+    cr_assert(cudaGetLastError_() == BERM_CU_NOT_SUPPORTED);
+}
