@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads numbers and sizes from arguments, and reports bad ones: see cli.h. Nothing is allocated.
+// Reads numbers, sizes and lists from arguments, and reports bad ones: see cli.h. Nothing is
+// allocated.
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -48,6 +49,17 @@ bool cli_parse_double(const char *text, double least, double most, double *value
     if (end == text || *end != '\0' || !isfinite(number) || number < least || number > most)
         return false;
     *value = number;
+    return true;
+}
+
+bool cli_list_next(const char **text, char name[CLI_NAME_CAPACITY]) {
+    size_t length = strcspn(*text, ",");
+    if (length == 0 || length >= CLI_NAME_CAPACITY)
+        return false;
+    memcpy(name, *text, length);
+    name[length] = '\0';
+    // A comma at the end stays, for the next call to refuse.
+    *text += length + ((*text)[length] == ',' && (*text)[length + 1] != '\0');
     return true;
 }
 

@@ -22,7 +22,6 @@ enum {
     OPTION_CONF,
     OPTION_SEED,
     OPTION_JSON,
-    NAME_CAPACITY = 1024,
 };
 
 // Room for a million live blocks in several allocators: the simulated device costs nothing for it.
@@ -47,43 +46,16 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-// Copies the next name of a comma list and moves *text behind it; false where there is none.
-static bool list_next(const char **text, char *name) {
-    size_t length = strcspn(*text, ",");
-    if (length == 0 || length >= NAME_CAPACITY)
-        return false;
-    memcpy(name, *text, length);
-    name[length] = '\0';
-    *text += length + ((*text)[length] == ',' && (*text)[length + 1] != '\0');
-    return true;
+static bool parse_allocators(cli_bench_t *bench, const char *text) {
+    return cli_parse_allocators("bench", text, true, bench->options.allocators,
+                                BENCH_ALLOCATORS_MAX, &bench->options.allocator_count);
 }
 
-bool cli_bench_parse_allocators(cli_bench_t *bench, const char *text) {
-    char name[NAME_CAPACITY];
-    bench->options.allocator_count = 0;
-    for (const char *at = text; at == text || *at != '\0';) {
-        if (!list_next(&at, name) || bench->options.allocator_count == BENCH_ALLOCATORS_MAX) {
-            (void)cli_fail("bench", "--allocator '%s' is no list of names", text);
-            return false;
-        }
-        const stress_allocator_ops_t *ops = stress_allocator_find(name);
-        for (size_t i = 0; i < bench->options.allocator_count && ops != NULL; i++)
-            if (bench->options.allocators[i] == ops)
-                ops = NULL;
-        if (ops == NULL) {
-            (void)cli_fail("bench", "no allocator '%s', or named twice; --help lists them", name);
-            return false;
-        }
-        bench->options.allocators[bench->options.allocator_count++] = ops;
-    }
-    return true;
-}
-
-bool cli_bench_parse_cases(cli_bench_t *bench, const char *text) {
-    char name[NAME_CAPACITY];
+static bool parse_cases(cli_bench_t *bench, const char *text) {
+    char name[CLI_NAME_CAPACITY];
     bench->case_count = 0;
     for (const char *at = text; at == text || *at != '\0';) {
-        if (!list_next(&at, name) || bench->case_count == CLI_BENCH_CASES_MAX) {
+        if (!cli_list_next(&at, name) || bench->case_count == CLI_BENCH_CASES_MAX) {
             (void)cli_fail("bench", "--benchmark '%s' is no list of names", text);
             return false;
         }
@@ -146,8 +118,8 @@ static int parse_arguments(cli_bench_t *bench) {
         if (parse_flag(bench, c))
             continue;
         if (c == OPTION_ALLOCATOR || c == OPTION_BENCHMARK) {
-            if (!(c == OPTION_ALLOCATOR ? cli_bench_parse_allocators(bench, optarg)
-                                        : cli_bench_parse_cases(bench, optarg)))
+            if (!(c == OPTION_ALLOCATOR ? parse_allocators(bench, optarg)
+                                        : parse_cases(bench, optarg)))
                 return CLI_BAD;
         } else if (!parse_value(bench, c, optarg)) {
             return cli_fail("bench", "--%s does not take '%s'; see berm bench --help",
@@ -254,7 +226,7 @@ static int bench_command(int argc, char **argv) {
     int status = CLI_BAD;
     if (bench->rows == NULL)
         status = cli_fail("bench", "no memory");
-    else if (cli_bench_parse_allocators(bench, "berm,pytorch"))
+    else if (parse_allocators(bench, "berm,pytorch"))
         status = bench_start(bench);
     cli_progress_end();
     free(bench->rows);

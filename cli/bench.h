@@ -25,10 +25,6 @@ typedef struct cli_bench {
     size_t row_count;
 } cli_bench_t;
 
-// Lists of names; false after a line on standard error.
-bool cli_bench_parse_allocators(cli_bench_t *bench, const char *text);
-bool cli_bench_parse_cases(cli_bench_t *bench, const char *text);
-
 void cli_bench_print_csv(const cli_bench_t *bench);
 void cli_bench_print_json(const cli_bench_t *bench);
 

@@ -36,10 +36,23 @@ bool cli_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *va
 bool cli_parse_bytes(const char *text, uint64_t *value);
 // A finite decimal number from `least` to `most`.
 bool cli_parse_double(const char *text, double least, double most, double *value);
+// Copies the next name of a comma list and moves *text behind it; false where there is none, or one
+// too long. *text is at its NUL after the last.
+enum {
+    CLI_NAME_CAPACITY = 1024, // lib:FILE among them
+};
+bool cli_list_next(const char **text, char name[CLI_NAME_CAPACITY]);
 
 // A line at the bottom of a terminal's standard error; nothing where that is no terminal.
 void cli_progress(const char *what, uint64_t done, uint64_t total);
+void cli_show_progress(void *what, uint64_t done, uint64_t total); // for callbacks of stress
 void cli_progress_end(void);
+
+double cli_mib(uint64_t bytes);
+
+// JSON on standard output around `count` objects: one stands alone, others are {"results": [...]}.
+void cli_results_begin(berm_emit_t *emit, size_t count);
+void cli_results_end(berm_emit_t *emit, size_t count);
 
 // A table with aligned columns: the first column left, the others right, the last left.
 enum {

@@ -6,14 +6,6 @@
 #include "cli/run_options.h"
 #include "stress/fit.h"
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (double)BERM_MIB(1);
-}
-
-static void progress_show(void *what, uint64_t done, uint64_t total) {
-    cli_progress(what, done, total);
-}
-
 static void print_table(const stress_fit_result_t *results, size_t count) {
     static const char *const names[] = {"allocator", "live MiB",     "smallest MiB", "/ live",
                                         "moved MiB", "driver calls", "driver ms",    "host waits",
@@ -28,10 +20,10 @@ static void print_table(const stress_fit_result_t *results, size_t count) {
         const stress_fit_result_t *r = &results[i];
         cli_table_row(table);
         cli_table_cell(table, "%s", r->allocator);
-        cli_table_cell(table, "%.1f", mib(r->peak_live_bytes));
-        cli_table_cell(table, "%.0f", mib(r->min_capacity_bytes));
+        cli_table_cell(table, "%.1f", cli_mib(r->peak_live_bytes));
+        cli_table_cell(table, "%.0f", cli_mib(r->min_capacity_bytes));
         cli_table_cell(table, "%.4f", r->capacity_over_live);
-        cli_table_cell(table, "%.0f", mib(r->moved_bytes_total));
+        cli_table_cell(table, "%.0f", cli_mib(r->moved_bytes_total));
         cli_table_cell(table, "%" PRIu64, stress_calls_all(&r->driver_calls));
         cli_table_cell(table, "%.1f", (double)r->driver_ns / 1e6);
         cli_table_cell(table, "%" PRIu64, r->host_waits);
@@ -43,23 +35,15 @@ static void print_table(const stress_fit_result_t *results, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!results[i].is_monotone)
             (void)printf("%s: not monotone: it also failed at %.0f MiB\n", results[i].allocator,
-                         mib(results[i].highest_failing_bytes));
+                         cli_mib(results[i].highest_failing_bytes));
 }
 
 static void print_json(const stress_fit_result_t *results, size_t count) {
     berm_emit_t emit;
-    berm__emit_init(&emit, BERM_EMIT_JSON, berm__emit_write_file, stdout);
-    if (count != 1) {
-        berm__emit_object_begin(&emit, NULL);
-        berm__emit_array_begin(&emit, "results");
-    }
+    cli_results_begin(&emit, count);
     for (size_t i = 0; i < count; i++)
         stress_fit_emit(&emit, &results[i]);
-    if (count != 1) {
-        berm__emit_array_end(&emit);
-        berm__emit_object_end(&emit);
-    }
-    berm__emit_finish(&emit);
+    cli_results_end(&emit, count);
 }
 
 static int fit_all(cli_run_options_t *o, stress_fit_result_t *results, size_t *done) {
@@ -68,7 +52,7 @@ static int fit_all(cli_run_options_t *o, stress_fit_result_t *results, size_t *d
         for (size_t j = 0; j < o->allocator_count; j++) {
             o->replay.ops = o->allocators[j];
             o->replay.capacity_bytes = o->device.capacity_bytes;
-            o->replay.progress = progress_show;
+            o->replay.progress = cli_show_progress;
             o->replay.progress_context = o->paths[i];
             int status = stress_fit(o->traces[i], &o->replay, &results[*done], error, sizeof error);
             if (status != 0) {

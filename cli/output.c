@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables and progress for people: see cli.h. Machines read the JSON of base/emit instead.
+// Tables and progress for people, and what goes around the JSON of results for machines: see cli.h.
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -21,12 +21,36 @@ void cli_progress(const char *what, uint64_t done, uint64_t total) {
     has_progress = true;
 }
 
+void cli_show_progress(void *what, uint64_t done, uint64_t total) {
+    cli_progress(what, done, total);
+}
+
 void cli_progress_end(void) {
     if (!has_progress)
         return;
     (void)fputs("\r\033[K", stderr);
     (void)fflush(stderr);
     has_progress = false;
+}
+
+double cli_mib(uint64_t bytes) {
+    return (double)bytes / (double)BERM_MIB(1);
+}
+
+void cli_results_begin(berm_emit_t *emit, size_t count) {
+    berm__emit_init(emit, BERM_EMIT_JSON, berm__emit_write_file, stdout);
+    if (count == 1)
+        return;
+    berm__emit_object_begin(emit, NULL);
+    berm__emit_array_begin(emit, "results");
+}
+
+void cli_results_end(berm_emit_t *emit, size_t count) {
+    if (count != 1) {
+        berm__emit_array_end(emit);
+        berm__emit_object_end(emit);
+    }
+    berm__emit_finish(emit);
 }
 
 void cli_table_row(cli_table_t *table) {

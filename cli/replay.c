@@ -6,14 +6,6 @@
 
 #include "cli/run_options.h"
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (double)BERM_MIB(1);
-}
-
-static void progress_show(void *what, uint64_t done, uint64_t total) {
-    cli_progress(what, done, total);
-}
-
 // How a run ended, in a few words.
 static void result_words(const stress_replay_result_t *r, char *words, size_t capacity) {
     if (r->failure[0] != '\0')
@@ -42,12 +34,12 @@ static void table_result(cli_table_t *table, const stress_replay_result_t *r) {
     result_words(r, words, sizeof words);
     cli_table_row(table);
     cli_table_cell(table, "%s", r->allocator);
-    cli_table_cell(table, "%.1f", mib(r->peak_live_bytes));
-    cli_table_cell(table, "%.0f", mib(r->peak_reserved_bytes));
+    cli_table_cell(table, "%.1f", cli_mib(r->peak_live_bytes));
+    cli_table_cell(table, "%.0f", cli_mib(r->peak_reserved_bytes));
     cli_table_cell(table, "%.4f", r->reserved_over_live);
     cli_table_cell(table, "%.3f", r->worst_reserved_over_live);
-    cli_table_cell(table, "%.1f", mib(r->largest_free_end_bytes));
-    cli_table_cell(table, "%.0f", mib(r->moved_bytes_total));
+    cli_table_cell(table, "%.1f", cli_mib(r->largest_free_end_bytes));
+    cli_table_cell(table, "%.0f", cli_mib(r->moved_bytes_total));
     cli_table_cell(table, "%" PRIu64, stress_calls_all(&r->driver_calls));
     cli_table_cell(table, "%.1f", (double)r->driver_ns / 1e6);
     cli_table_cell(table, "%" PRIu64, r->host_waits);
@@ -72,9 +64,10 @@ static void print_trace(const trace_t *trace, const stress_replay_result_t *resu
     cli_table_t *table = calloc(1, sizeof *table);
     (void)printf("%s: %s, %zu events, %zu allocs, %zu streams, peak live %.1f MiB", trace->path,
                  trace->format, trace->event_count, trace->alloc_count, trace->stream_count,
-                 mib(trace->peak_live_bytes));
+                 cli_mib(trace->peak_live_bytes));
     if (trace->source_reserved_peak_bytes > 0)
-        (void)printf(", reserved when recorded %.0f MiB", mib(trace->source_reserved_peak_bytes));
+        (void)printf(", reserved when recorded %.0f MiB",
+                     cli_mib(trace->source_reserved_peak_bytes));
     (void)printf("\n\n");
     if (table == NULL)
         return;
@@ -90,18 +83,10 @@ static void print_trace(const trace_t *trace, const stress_replay_result_t *resu
 
 static void print_json(const stress_replay_result_t *results, size_t count) {
     berm_emit_t emit;
-    berm__emit_init(&emit, BERM_EMIT_JSON, berm__emit_write_file, stdout);
-    if (count != 1) {
-        berm__emit_object_begin(&emit, NULL);
-        berm__emit_array_begin(&emit, "results");
-    }
+    cli_results_begin(&emit, count);
     for (size_t i = 0; i < count; i++)
         stress_replay_emit(&emit, &results[i]);
-    if (count != 1) {
-        berm__emit_array_end(&emit);
-        berm__emit_object_end(&emit);
-    }
-    berm__emit_finish(&emit);
+    cli_results_end(&emit, count);
 }
 
 // Every trace through every allocator; *done counts the results.
@@ -113,7 +98,7 @@ static int replay_all(cli_run_options_t *o, stress_replay_result_t *results, siz
             (void)snprintf(what, sizeof what, "%s: %.80s", o->allocators[j]->name,
                            slash != NULL ? slash + 1 : o->paths[i]);
             o->replay.ops = o->allocators[j];
-            o->replay.progress = progress_show;
+            o->replay.progress = cli_show_progress;
             o->replay.progress_context = what;
             if (stress_replay(o->traces[i], &o->replay, &results[*done], error, sizeof error) != 0)
                 return cli_fail(o->command, "%s", error);

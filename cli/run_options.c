@@ -52,27 +52,28 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static bool parse_allocators(cli_run_options_t *o, const char *text) {
-    o->allocator_count = 0;
-    for (const char *at = text;;) {
-        size_t length = strcspn(at, ",");
-        char name[1024]; // lib:FILE among them
-        if (length == 0 || length >= sizeof name || o->allocator_count == CLI_ALLOCATORS_MAX) {
-            (void)cli_fail(o->command, "--allocator '%s' is no list of names", text);
+bool cli_parse_allocators(const char *command, const char *text, bool is_once,
+                          const stress_allocator_ops_t **allocators, size_t capacity,
+                          size_t *count) {
+    char name[CLI_NAME_CAPACITY];
+    *count = 0;
+    for (const char *at = text; at == text || *at != '\0';) {
+        if (!cli_list_next(&at, name) || *count == capacity) {
+            (void)cli_fail(command, "--allocator '%s' is no list of names", text);
             return false;
         }
-        memcpy(name, at, length);
-        name[length] = '\0';
         const stress_allocator_ops_t *ops = stress_allocator_find(name);
+        for (size_t i = 0; i < *count && is_once; i++)
+            if (allocators[i] == ops)
+                ops = NULL;
         if (ops == NULL) {
-            (void)cli_fail(o->command, "no allocator '%s'; --help lists them", name);
+            (void)cli_fail(command, "no allocator '%s'%s; --help lists them", name,
+                           is_once ? ", or named twice" : "");
             return false;
         }
-        o->allocators[o->allocator_count++] = ops;
-        if (at[length] == '\0')
-            return true;
-        at += length + 1;
+        allocators[(*count)++] = ops;
     }
+    return true;
 }
 
 static bool parse_check(cli_run_options_t *o, const char *text) {
@@ -166,7 +167,8 @@ static int parse_arguments(cli_run_options_t *o, int argc, char **argv) {
             return cli_fail(o->command, "no option '%s'; see berm %s --help", argv[optind - 1],
                             o->command);
         if (c == OPTION_ALLOCATOR) {
-            if (!parse_allocators(o, optarg))
+            if (!cli_parse_allocators(o->command, optarg, false, o->allocators, CLI_ALLOCATORS_MAX,
+                                      &o->allocator_count))
                 return CLI_BAD;
         } else if (!parse_option(o, c, optarg)) {
             return cli_fail(o->command, "--%s does not take '%s'; see berm %s --help",
@@ -204,10 +206,6 @@ static bool is_left_out(const cli_run_options_t *o, size_t number) {
     return strcmp(order.trace, o->paths[number]) != 0;
 }
 
-static void child_progress(void *what, uint64_t done, uint64_t total) {
-    cli_progress(what, done, total);
-}
-
 // This process was started for one replay (stress/child.h): it makes it and ends.
 static BERM_NORETURN void child_run(cli_run_options_t *o, const stress_child_order_t *order) {
     char error[512] = "no such trace", what[128];
@@ -216,7 +214,7 @@ static BERM_NORETURN void child_run(cli_run_options_t *o, const stress_child_ord
     (void)snprintf(what, sizeof what, "%s", order->allocator);
     o->replay.ops = stress_allocator_find(order->allocator);
     o->replay.capacity_bytes = order->capacity_bytes;
-    o->replay.progress = child_progress;
+    o->replay.progress = cli_show_progress;
     o->replay.progress_context = what;
     for (size_t i = 0; i < o->path_count && o->replay.ops != NULL; i++)
         if (o->traces[i] != NULL)

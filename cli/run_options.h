@@ -31,6 +31,12 @@ int cli_run_open(cli_run_options_t *options, const char *command, int argc, char
 void cli_run_close(cli_run_options_t *options);
 void cli_run_help_allocators(void); // a line for each
 
+// The value of --allocator: a comma list of names; with `is_once` each may be there once. False
+// after a line on standard error.
+bool cli_parse_allocators(const char *command, const char *text, bool is_once,
+                          const stress_allocator_ops_t **allocators, size_t capacity,
+                          size_t *count);
+
 // The part of --help about these options.
 #define CLI_RUN_HELP                                                                               \
     "  --allocator NAME[,NAME...]  berm by default; several are compared side by side; their\n"    \

@@ -292,7 +292,7 @@ stress_calls_t stress_device_calls(void) {
     if (device_state.source != NULL) {
         stress_calls_t own = {0};
         device_state.source(&own);
-        for (int i = 0; i < STRESS_CALL_KIND_COUNT; i++)
+        for (int i = 0; i < BERM_DRV_KIND_COUNT; i++)
             calls.of[i] += own.of[i];
     }
     return calls;

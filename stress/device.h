@@ -8,35 +8,22 @@
 #include <stddef.h>
 
 #include "base/cuda_abi.h"
+#include "base/emit.h"
+#include "drv/drv.h"
 #include "simcuda.h"
 
-// Driver calls by the kinds of the JSON of `berm replay`.
-typedef enum stress_call_kind {
-    STRESS_CALL_RESERVE,
-    STRESS_CALL_CREATE,
-    STRESS_CALL_MAP,
-    STRESS_CALL_SET_ACCESS,
-    STRESS_CALL_UNMAP,
-    STRESS_CALL_RELEASE,
-    STRESS_CALL_ADDRESS_FREE,
-    STRESS_CALL_MALLOC,
-    STRESS_CALL_FREE,
-    STRESS_CALL_EVENT_RECORD,
-    STRESS_CALL_EVENT_QUERY,
-    STRESS_CALL_STREAM_WAIT,
-    STRESS_CALL_SYNCHRONIZE,
-    STRESS_CALL_OTHER,
-    STRESS_CALL_KIND_COUNT,
-} stress_call_kind_t;
-
-typedef struct stress_calls {
-    uint64_t of[STRESS_CALL_KIND_COUNT];
+// Driver calls by berm_drv_kind_t, as a statistic of libberm has them too.
+typedef union stress_calls {
+    uint64_t of[BERM_DRV_KIND_COUNT];
+    berm_driver_calls_t by_name;
 } stress_calls_t;
 
-const char *stress_call_name(stress_call_kind_t kind);     // "set_access"
+const char *stress_call_name(berm_drv_kind_t kind);        // "set_access"
 uint64_t stress_calls_memory(const stress_calls_t *calls); // all but events, waits and other
 uint64_t stress_calls_all(const stress_calls_t *calls);
 stress_calls_t stress_calls_minus(const stress_calls_t *a, const stress_calls_t *b);
+// The members of the JSON object of `berm replay`, in its order.
+void stress_calls_emit(berm_emit_t *emit, const stress_calls_t *calls);
 
 // The driver's functions that the baselines and the harness use.
 typedef struct stress_driver {

@@ -40,8 +40,7 @@ static void emit_repeats(berm_emit_t *emit, const stress_replay_result_t *r) {
 
 static void emit_driver(berm_emit_t *emit, const stress_replay_result_t *r) {
     berm__emit_object_begin(emit, "driver_calls");
-    for (int i = 0; i < STRESS_CALL_KIND_COUNT; i++)
-        berm__emit_u64(emit, stress_call_name((stress_call_kind_t)i), r->driver_calls.of[i]);
+    stress_calls_emit(emit, &r->driver_calls);
     berm__emit_object_end(emit);
     // On a real device berm's own calls are counted but not timed.
     bool is_timed = r->is_simulated || strcmp(r->allocator, "berm") != 0;

@@ -37,7 +37,7 @@ static void own_begin(stress_work_t *work) {
     work->mark_wait_ns = sim->wait_ns();
 }
 
-static berm_cu_result_t own_end(stress_work_t *work, stress_call_kind_t kind,
+static berm_cu_result_t own_end(stress_work_t *work, berm_drv_kind_t kind,
                                 berm_cu_result_t result) {
     const stress_simcuda_t *sim = stress_simcuda();
     if (sim == NULL)
@@ -50,15 +50,15 @@ static berm_cu_result_t own_end(stress_work_t *work, stress_call_kind_t kind,
 
 static berm_cu_result_t own_stream_create(stress_work_t *work, berm_cu_stream_t *stream) {
     own_begin(work);
-    return own_end(work, STRESS_CALL_OTHER,
+    return own_end(work, BERM_DRV_OTHER,
                    stress_driver_raw()->stream_create(stream, BERM_CU_STREAM_NON_BLOCKING));
 }
 
 static void own_stream_destroy(stress_work_t *work, berm_cu_stream_t stream) {
     own_begin(work);
-    (void)own_end(work, STRESS_CALL_SYNCHRONIZE, stress_driver_raw()->stream_synchronize(stream));
+    (void)own_end(work, BERM_DRV_SYNCHRONIZE, stress_driver_raw()->stream_synchronize(stream));
     own_begin(work);
-    (void)own_end(work, STRESS_CALL_OTHER, stress_driver_raw()->stream_destroy(stream));
+    (void)own_end(work, BERM_DRV_OTHER, stress_driver_raw()->stream_destroy(stream));
 }
 
 stress_work_t *stress_work_create(size_t stream_count, const stress_work_options_t *options,
@@ -82,7 +82,7 @@ stress_work_t *stress_work_create(size_t stream_count, const stress_work_options
     if (work->streams != NULL && work->ends_ns != NULL) {
         own_begin(work);
         result =
-            own_end(work, STRESS_CALL_OTHER,
+            own_end(work, BERM_DRV_OTHER,
                     stress_driver_raw()->event_create(&work->event, BERM_CU_EVENT_DISABLE_TIMING));
     }
     while (result == BERM_CU_SUCCESS && work->stream_count < stream_count) {
@@ -106,7 +106,7 @@ void stress_work_destroy(stress_work_t *work) {
         own_stream_destroy(work, work->streams[i]);
     if (work->event != NULL) {
         own_begin(work);
-        (void)own_end(work, STRESS_CALL_OTHER, stress_driver_raw()->event_destroy(work->event));
+        (void)own_end(work, BERM_DRV_OTHER, stress_driver_raw()->event_destroy(work->event));
     }
     free(work->sides);
     free(work->streams);
@@ -169,12 +169,12 @@ static work_side_t *work_side_take(stress_work_t *work) {
 static berm_cu_result_t work_side_order(stress_work_t *work, berm_cu_stream_t own,
                                         berm_cu_stream_t side) {
     own_begin(work);
-    berm_cu_result_t result = own_end(work, STRESS_CALL_EVENT_RECORD,
-                                      stress_driver_raw()->event_record(work->event, own));
+    berm_cu_result_t result =
+        own_end(work, BERM_DRV_EVENT_RECORD, stress_driver_raw()->event_record(work->event, own));
     if (result != BERM_CU_SUCCESS)
         return result;
     own_begin(work);
-    return own_end(work, STRESS_CALL_STREAM_WAIT,
+    return own_end(work, BERM_DRV_STREAM_WAIT,
                    stress_driver_raw()->stream_wait_event(side, work->event, 0));
 }
 
@@ -203,7 +203,7 @@ static int work_side_finish(stress_work_t *work, work_side_t *side) {
     if (sim != NULL)
         (void)sim->gate_open(side->gate);
     own_begin(work);
-    return own_end(work, STRESS_CALL_SYNCHRONIZE,
+    return own_end(work, BERM_DRV_SYNCHRONIZE,
                    stress_driver_raw()->stream_synchronize(side->stream));
 }
 

@@ -26,21 +26,7 @@ static void berm_calls_read(stress_calls_t *calls) {
     berm_stats_t stats = {.size = sizeof stats};
     if (berm_stats_read(source_device, &stats) != BERM_OK)
         return;
-    const berm_driver_calls_t *d = &stats.driver_calls;
-    calls->of[STRESS_CALL_RESERVE] = d->reserve;
-    calls->of[STRESS_CALL_CREATE] = d->create;
-    calls->of[STRESS_CALL_MAP] = d->map;
-    calls->of[STRESS_CALL_SET_ACCESS] = d->set_access;
-    calls->of[STRESS_CALL_UNMAP] = d->unmap;
-    calls->of[STRESS_CALL_RELEASE] = d->release;
-    calls->of[STRESS_CALL_ADDRESS_FREE] = d->address_free;
-    calls->of[STRESS_CALL_MALLOC] = d->malloc_;
-    calls->of[STRESS_CALL_FREE] = d->free_;
-    calls->of[STRESS_CALL_EVENT_RECORD] = d->event_record;
-    calls->of[STRESS_CALL_EVENT_QUERY] = d->event_query;
-    calls->of[STRESS_CALL_STREAM_WAIT] = d->stream_wait;
-    calls->of[STRESS_CALL_SYNCHRONIZE] = d->synchronize;
-    calls->of[STRESS_CALL_OTHER] = d->other;
+    calls->by_name = stats.driver_calls;
 }
 
 static bool berm_conf_write(const stress_allocator_options_t *options, char *conf) {

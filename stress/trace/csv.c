@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits CSV in memory into rows and fields for the three CSV readers, which know what they mean.
+// Splits CSV in memory into rows and fields for the three CSV readers, which know what they mean,
+// and holds the loop over rows around them.
 //
 // Bounds: each byte is looked at a fixed number of times, whatever the length of a line; no memory
-// is taken. Messages quote at most 40 characters of the file.
+// is taken but for the trace. Messages quote at most 40 characters of the file.
 // Locks: none. May fail: on NUL bytes, an unclosed quote, rows of another width than the header,
 // numbers that are none.
 #include "stress/trace/csv.h"
@@ -174,6 +175,34 @@ int csv_next(csv_t *csv) {
                         csv->column_count);
     }
     return got;
+}
+
+int csv_each_row(csv_t *csv, const trace_input_t *input, const char *const *columns, size_t count,
+                 csv_row_fn *read_row, void *reader, char *error, size_t error_capacity) {
+    int got = csv_begin(csv, input, columns, count, error, error_capacity);
+    got = got == 0 ? csv_next(csv) : got;
+    while (got == 1) {
+        got = read_row(reader) == 0 ? csv_next(csv) : -1;
+    }
+    return got;
+}
+
+trace_t *csv_events_read(csv_events_t *events, const char *format, const trace_input_t *input,
+                         const char *const *columns, size_t count, csv_row_fn *read_row,
+                         char *error, size_t error_capacity) {
+    events->builder = trace_builder_create(input->name, format);
+    if (events->builder == NULL) {
+        trace_fail(error, error_capacity, "%s: no memory for the trace", input->name);
+        return NULL;
+    }
+    int status =
+        csv_each_row(&events->csv, input, columns, count, read_row, events, error, error_capacity);
+    trace_u64_map_destroy(&events->blocks);
+    if (status != 0) {
+        trace_builder_destroy(events->builder);
+        return NULL;
+    }
+    return trace_builder_finish(events->builder, error, error_capacity);
 }
 
 csv_field_t csv_get(const csv_t *csv, size_t column) {

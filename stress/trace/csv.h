@@ -7,6 +7,7 @@
 
 #include "base/defs.h"
 #include "stress/trace/input.h"
+#include "stress/trace/trace_builder.h"
 
 enum {
     CSV_COLUMNS_MAX = 32
@@ -48,6 +49,27 @@ bool csv_is(csv_field_t field, const char *text); // without regard to case
 
 // A whole number below 2^64, decimal or 0x hexadecimal. -1 with a line in the error.
 BERM_NODISCARD int csv_u64(csv_t *csv, size_t column, const char *column_name, uint64_t *value);
+
+// Looks at one row; 0, or -1 with a line in the error.
+typedef int csv_row_fn(void *reader);
+
+// Begins and calls `read_row` with `reader`, which holds *csv, for every row. 0, or -1 with a line.
+BERM_NODISCARD int csv_each_row(csv_t *csv, const trace_input_t *input, const char *const *columns,
+                                size_t count, csv_row_fn *read_row, void *reader, char *error,
+                                size_t error_capacity);
+
+// The beginning of readers whose rows are events, in order, of blocks that ids name.
+typedef struct csv_events {
+    csv_t csv;
+    trace_builder_t *builder;
+    trace_u64_map_t blocks; // id to its latest block
+} csv_events_t;
+
+// Makes the trace of all rows, each by `read_row`, from a reader that starts with *events (zeros).
+// NULL with a line in `error`.
+trace_t *csv_events_read(csv_events_t *events, const char *format, const trace_input_t *input,
+                         const char *const *columns, size_t count, csv_row_fn *read_row,
+                         char *error, size_t error_capacity);
 
 // Writes "FILE:LINE: what" into the error; returns -1.
 int csv_fail(csv_t *csv, const char *format, ...) BERM_PRINTF(2, 3);

@@ -24,17 +24,11 @@ enum {
 static const char *const columns[COLUMN_COUNT] = {"event_index", "op", "id", "size_bytes",
                                                   "stream"};
 
-typedef struct reader {
-    csv_t csv;
-    trace_builder_t *builder;
-    trace_u64_map_t blocks; // id to its latest block
-} reader_t;
-
 bool trace_event_csv_matches(const trace_input_t *input) {
     return csv_has_columns(input, columns, COLUMN_COUNT);
 }
 
-static int read_alloc(reader_t *reader, uint64_t id, uint64_t size_bytes, uint64_t stream) {
+static int read_alloc(csv_events_t *reader, uint64_t id, uint64_t size_bytes, uint64_t stream) {
     uint32_t block = trace_u64_map_get(&reader->blocks, id);
     if (block != TRACE_MAP_NONE &&
         trace_builder_state(reader->builder, block) == TRACE_BLOCK_LIVE) {
@@ -49,7 +43,7 @@ static int read_alloc(reader_t *reader, uint64_t id, uint64_t size_bytes, uint64
     return 0;
 }
 
-static int read_free(reader_t *reader, uint64_t id, uint64_t size_bytes, bool is_done) {
+static int read_free(csv_events_t *reader, uint64_t id, uint64_t size_bytes, bool is_done) {
     const char *op = is_done ? "free_done" : "free";
     unsigned long long shown = id;
     uint32_t block = trace_u64_map_get(&reader->blocks, id);
@@ -74,7 +68,8 @@ static int read_free(reader_t *reader, uint64_t id, uint64_t size_bytes, bool is
     return status == 0 ? 0 : csv_fail(&reader->csv, "%s", reader->builder->failure);
 }
 
-static int read_row(reader_t *reader) {
+static int read_row(void *at) {
+    csv_events_t *reader = at;
     csv_t *csv = &reader->csv;
     uint64_t id;
     uint64_t size_bytes;
@@ -106,20 +101,7 @@ static int read_row(reader_t *reader) {
 trace_t *trace_event_csv_read(const trace_input_t *input, const trace_read_options_t *options,
                               char *error, size_t error_capacity) {
     (void)options;
-    reader_t reader = {.builder = trace_builder_create(input->name, "event-csv")};
-    if (reader.builder == NULL) {
-        trace_fail(error, error_capacity, "%s: no memory for the trace", input->name);
-        return NULL;
-    }
-    int got = csv_begin(&reader.csv, input, columns, COLUMN_COUNT, error, error_capacity);
-    got = got == 0 ? csv_next(&reader.csv) : got;
-    while (got == 1) {
-        got = read_row(&reader) == 0 ? csv_next(&reader.csv) : -1;
-    }
-    trace_u64_map_destroy(&reader.blocks);
-    if (got != 0) {
-        trace_builder_destroy(reader.builder);
-        return NULL;
-    }
-    return trace_builder_finish(reader.builder, error, error_capacity);
+    csv_events_t reader = {0};
+    return csv_events_read(&reader, "event-csv", input, columns, COLUMN_COUNT, read_row, error,
+                           error_capacity);
 }

@@ -69,7 +69,8 @@ static int add_buffer(reader_t *reader, const buffer_t *buffer) {
     return 0;
 }
 
-static int read_row(reader_t *reader) {
+static int read_row(void *at) {
+    reader_t *reader = at;
     csv_t *csv = &reader->csv;
     buffer_t buffer = {0};
     uint64_t size;
@@ -133,21 +134,12 @@ static const char *build(reader_t *reader, trace_builder_t *builder) {
     return status == 0 ? NULL : builder->failure;
 }
 
-static int read_rows(reader_t *reader, const trace_input_t *input, char *error,
-                     size_t error_capacity) {
-    int got = csv_begin(&reader->csv, input, columns, COLUMN_COUNT, error, error_capacity);
-    got = got == 0 ? csv_next(&reader->csv) : got;
-    while (got == 1) {
-        got = read_row(reader) == 0 ? csv_next(&reader->csv) : -1;
-    }
-    return got;
-}
-
 trace_t *trace_lifetimes_csv_read(const trace_input_t *input, const trace_read_options_t *options,
                                   char *error, size_t error_capacity) {
     reader_t reader = {.scale = options->scale == 0 ? 1 : options->scale};
     trace_builder_t *builder = NULL;
-    if (read_rows(&reader, input, error, error_capacity) == 0) {
+    if (csv_each_row(&reader.csv, input, columns, COLUMN_COUNT, read_row, &reader, error,
+                     error_capacity) == 0) {
         builder = trace_builder_create(input->name, "lifetimes-csv");
         const char *what = builder == NULL ? "no memory for the trace" : build(&reader, builder);
         if (what != NULL) {

@@ -27,9 +27,7 @@ enum {
 static const char *const columns[COLUMN_COUNT] = {"Time", "Action", "Pointer", "Size", "Stream"};
 
 typedef struct reader {
-    csv_t csv;
-    trace_builder_t *builder;
-    trace_u64_map_t blocks; // pointer to its latest block
+    csv_events_t events; // first; a pointer is a block's id
     bool has_time;
     uint64_t first_us;    // of the first row, since midnight
     uint64_t previous_us; // since the first row
@@ -78,10 +76,10 @@ static bool parse_time(csv_field_t field, uint64_t *time_us) {
 // of order: up to half a day forward, over midnight or not, is a step; anything else counts as
 // none.
 static int read_time(reader_t *reader, uint64_t *time_us) {
-    csv_field_t field = csv_get(&reader->csv, COLUMN_TIME);
+    csv_field_t field = csv_get(&reader->events.csv, COLUMN_TIME);
     uint64_t of_day;
     if (!parse_time(field, &of_day)) {
-        return csv_fail(&reader->csv, "Time: \"%.*s\" is not HH:MM:SS.microseconds",
+        return csv_fail(&reader->events.csv, "Time: \"%.*s\" is not HH:MM:SS.microseconds",
                         (int)(field.length < 40 ? field.length : 40), field.text);
     }
     if (!reader->has_time) {
@@ -99,15 +97,15 @@ static int read_time(reader_t *reader, uint64_t *time_us) {
 
 // A pointer or a stream: a number, or (nil), as some C libraries print a null pointer.
 static int read_pointer(reader_t *reader, size_t column, const char *name, uint64_t *pointer) {
-    csv_field_t field = csv_get(&reader->csv, column);
+    csv_field_t field = csv_get(&reader->events.csv, column);
     if (csv_is(field, "(nil)")) {
         *pointer = 0;
         return 0;
     }
-    return csv_u64(&reader->csv, column, name, pointer);
+    return csv_u64(&reader->events.csv, column, name, pointer);
 }
 
-static int read_alloc(reader_t *reader, uint64_t pointer, uint64_t size_bytes, uint64_t stream,
+static int read_alloc(csv_events_t *reader, uint64_t pointer, uint64_t size_bytes, uint64_t stream,
                       uint64_t time_us) {
     if (pointer == 0 && size_bytes == 0) {
         return 0;
@@ -126,7 +124,7 @@ static int read_alloc(reader_t *reader, uint64_t pointer, uint64_t size_bytes, u
                : csv_fail(&reader->csv, "no memory for the trace");
 }
 
-static int read_free(reader_t *reader, uint64_t pointer, uint64_t time_us) {
+static int read_free(csv_events_t *reader, uint64_t pointer, uint64_t time_us) {
     uint32_t block = trace_u64_map_get(&reader->blocks, pointer);
     if (block == TRACE_MAP_NONE) {
         return pointer == 0 ? 0
@@ -142,8 +140,9 @@ static int read_free(reader_t *reader, uint64_t pointer, uint64_t time_us) {
                : csv_fail(&reader->csv, "%s", reader->builder->failure);
 }
 
-static int read_row(reader_t *reader) {
-    csv_t *csv = &reader->csv;
+static int read_row(void *at) {
+    reader_t *reader = at;
+    csv_t *csv = &reader->events.csv;
     uint64_t time_us = 0;
     uint64_t pointer;
     uint64_t size_bytes;
@@ -156,15 +155,15 @@ static int read_row(reader_t *reader) {
     }
     csv_field_t action = csv_get(csv, COLUMN_ACTION);
     if (csv_is(action, "allocate")) {
-        return read_alloc(reader, pointer, size_bytes, stream, time_us);
+        return read_alloc(&reader->events, pointer, size_bytes, stream, time_us);
     }
     if (csv_is(action, "free")) {
-        return read_free(reader, pointer, time_us);
+        return read_free(&reader->events, pointer, time_us);
     }
     if (csv_is(action, "allocate failure")) {
-        return trace_builder_oom(reader->builder, size_bytes, stream, time_us) == 0
+        return trace_builder_oom(reader->events.builder, size_bytes, stream, time_us) == 0
                    ? 0
-                   : csv_fail(csv, "%s", reader->builder->failure);
+                   : csv_fail(csv, "%s", reader->events.builder->failure);
     }
     return csv_fail(csv, "Action: \"%.*s\" is none of allocate, allocate failure, free",
                     (int)(action.length < 40 ? action.length : 40), action.text);
@@ -173,20 +172,7 @@ static int read_row(reader_t *reader) {
 trace_t *trace_rmm_csv_read(const trace_input_t *input, const trace_read_options_t *options,
                             char *error, size_t error_capacity) {
     (void)options;
-    reader_t reader = {.builder = trace_builder_create(input->name, "rmm-csv")};
-    if (reader.builder == NULL) {
-        trace_fail(error, error_capacity, "%s: no memory for the trace", input->name);
-        return NULL;
-    }
-    int got = csv_begin(&reader.csv, input, columns, COLUMN_COUNT, error, error_capacity);
-    got = got == 0 ? csv_next(&reader.csv) : got;
-    while (got == 1) {
-        got = read_row(&reader) == 0 ? csv_next(&reader.csv) : -1;
-    }
-    trace_u64_map_destroy(&reader.blocks);
-    if (got != 0) {
-        trace_builder_destroy(reader.builder);
-        return NULL;
-    }
-    return trace_builder_finish(reader.builder, error, error_capacity);
+    reader_t reader = {0};
+    return csv_events_read(&reader.events, "rmm-csv", input, columns, COLUMN_COUNT, read_row, error,
+                           error_capacity);
 }

@@ -51,7 +51,7 @@ Test(device, has_the_capacity_asked_for) {
     stress_device_close();
 }
 
-static uint64_t counted(const stress_calls_t *before, stress_call_kind_t kind) {
+static uint64_t counted(const stress_calls_t *before, berm_drv_kind_t kind) {
     stress_calls_t now = stress_device_calls();
     return stress_calls_minus(&now, before).of[kind];
 }
@@ -83,11 +83,10 @@ Test(device, counts_calls_by_kind) {
     cr_assert(open_named("sim", 0, NULL) == 0, "%s", error);
     const stress_calls_t before = stress_device_calls();
     use_everything(stress_driver());
-    for (int kind = 0; kind < STRESS_CALL_OTHER; kind++)
-        cr_assert(counted(&before, (stress_call_kind_t)kind) ==
-                      (kind == STRESS_CALL_SYNCHRONIZE ? 2 : 1),
-                  "%s", stress_call_name((stress_call_kind_t)kind));
-    cr_assert(counted(&before, STRESS_CALL_OTHER) == 3);
+    for (int kind = 0; kind < BERM_DRV_OTHER; kind++)
+        cr_assert(counted(&before, (berm_drv_kind_t)kind) == (kind == BERM_DRV_SYNCHRONIZE ? 2 : 1),
+                  "%s", stress_call_name((berm_drv_kind_t)kind));
+    cr_assert(counted(&before, BERM_DRV_OTHER) == 3);
     stress_calls_t all = stress_device_calls();
     all = stress_calls_minus(&all, &before);
     cr_assert(stress_calls_memory(&all) == 9 && stress_calls_all(&all) == 17);
@@ -103,8 +102,8 @@ Test(device, wrappers_count_the_same) {
     use_everything(&wrapped);
     stress_calls_t all = stress_calls_of_wrappers();
     cr_assert(stress_calls_memory(&all) == 9);
-    cr_assert(all.of[STRESS_CALL_SYNCHRONIZE] == 2 && all.of[STRESS_CALL_EVENT_QUERY] == 1);
-    cr_assert(all.of[STRESS_CALL_OTHER] == 1, "making and ending events is not counted");
+    cr_assert(all.of[BERM_DRV_SYNCHRONIZE] == 2 && all.of[BERM_DRV_EVENT_QUERY] == 1);
+    cr_assert(all.of[BERM_DRV_OTHER] == 1, "making and ending events is not counted");
     cr_assert(stress_driver_ns_of_wrappers() > 0);
     stress_device_close();
 }

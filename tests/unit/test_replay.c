@@ -62,7 +62,7 @@ static const char deferred_trace[] = HEAD "0,alloc,1,20971520,0\n"
                                           "7,free,3,20971520,0\n"
                                           "8,free,4,20971520,0\n";
 
-static uint64_t calls(const stress_replay_result_t *r, stress_call_kind_t kind) {
+static uint64_t calls(const stress_replay_result_t *r, berm_drv_kind_t kind) {
     return r->driver_calls.of[kind];
 }
 
@@ -81,8 +81,8 @@ Test(replay, pytorch_figures) {
     cr_assert(r.worst_reserved_over_live > 7.33 && r.worst_reserved_over_live < 7.34);
     cr_assert(r.allocated_bytes_total == 3 * (BERM_MIB(4) + 1000));
     cr_assert(r.moved_bytes_total == 0 && r.host_waits == 0 && r.host_wait_ns == 0);
-    cr_assert(calls(&r, STRESS_CALL_MALLOC) == 2 && stress_calls_memory(&r.driver_calls) == 2);
-    cr_assert(calls(&r, STRESS_CALL_SYNCHRONIZE) == 0 && calls(&r, STRESS_CALL_EVENT_RECORD) == 0);
+    cr_assert(calls(&r, BERM_DRV_MALLOC) == 2 && stress_calls_memory(&r.driver_calls) == 2);
+    cr_assert(calls(&r, BERM_DRV_SYNCHRONIZE) == 0 && calls(&r, BERM_DRV_EVENT_RECORD) == 0);
     cr_assert(r.per_repeat[0].memory_calls == 2 && r.per_repeat[1].memory_calls == 0);
     cr_assert(r.per_repeat[2].peak_reserved_bytes == BERM_MIB(22));
     cr_assert(r.largest_free_at_peak_bytes == BERM_MIB(17));
@@ -99,7 +99,7 @@ Test(replay, cudamalloc_figures) {
     stress_replay_result_t r = replay(small_trace, &options);
     cr_assert(stress_replay_is_good(&r), "%s", r.first_check_failure);
     cr_assert(r.peak_reserved_bytes == BERM_MIB(6), "1 and 3 MiB in whole granules");
-    cr_assert(calls(&r, STRESS_CALL_MALLOC) == 3 && calls(&r, STRESS_CALL_FREE) == 3);
+    cr_assert(calls(&r, BERM_DRV_MALLOC) == 3 && calls(&r, BERM_DRV_FREE) == 3);
     cr_assert(r.host_waits == 3 && r.host_wait_ns > 0);
     cr_assert(r.largest_free_end_bytes == 0);
     stress_replay_result_destroy(&r);
@@ -120,10 +120,10 @@ Test(replay, naive_moves_pages_at_a_hard_limit) {
     cr_assert(stress_replay_is_good(&r), "%s %s", r.first_check_failure, r.first_hazard);
     cr_assert(r.peak_reserved_bytes == BERM_MIB(16));
     cr_assert(r.moved_bytes_total == BERM_MIB(8));
-    cr_assert(r.host_waits == 1 && calls(&r, STRESS_CALL_SYNCHRONIZE) == 1);
-    cr_assert(calls(&r, STRESS_CALL_CREATE) == 8 && calls(&r, STRESS_CALL_MAP) == 12);
-    cr_assert(calls(&r, STRESS_CALL_UNMAP) == 2 && calls(&r, STRESS_CALL_RELEASE) == 0);
-    cr_assert(calls(&r, STRESS_CALL_RESERVE) == 1);
+    cr_assert(r.host_waits == 1 && calls(&r, BERM_DRV_SYNCHRONIZE) == 1);
+    cr_assert(calls(&r, BERM_DRV_CREATE) == 8 && calls(&r, BERM_DRV_MAP) == 12);
+    cr_assert(calls(&r, BERM_DRV_UNMAP) == 2 && calls(&r, BERM_DRV_RELEASE) == 0);
+    cr_assert(calls(&r, BERM_DRV_RESERVE) == 1);
     cr_assert(r.mappings_peak == 8 && r.va_peak_bytes == BERM_MIB(64));
     stress_replay_result_destroy(&r);
 }
@@ -161,8 +161,8 @@ Test(replay, defers_frees_as_recorded) {
                   r.first_hazard);
         cr_assert(r.peak_reserved_bytes == BERM_MIB(40), "%s", all[i]->name);
         if (all[i]->record_stream != NULL) {
-            cr_assert(calls(&r, STRESS_CALL_EVENT_RECORD) == 1, "the harness's are not counted");
-            cr_assert(calls(&r, STRESS_CALL_MALLOC) == 2);
+            cr_assert(calls(&r, BERM_DRV_EVENT_RECORD) == 1, "the harness's are not counted");
+            cr_assert(calls(&r, BERM_DRV_MALLOC) == 2);
         }
         stress_replay_result_destroy(&r);
         stress_device_close();
