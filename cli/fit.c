@@ -85,9 +85,9 @@ static int fit_run(int argc, char **argv) {
         if (status == CLI_OK && results[i].findings > 0)
             status = CLI_FINDING;
     free(results);
-    cli_run_close(o);
+    int closed = cli_run_close(o);
     free(o);
-    return status;
+    return closed != CLI_OK ? closed : status;
 }
 
 const cli_command_t cli_fit = {

@@ -131,9 +131,9 @@ static int replay_run(int argc, char **argv) {
         stress_replay_result_destroy(&results[i]);
     }
     free(results);
-    cli_run_close(o);
+    int closed = cli_run_close(o);
     free(o);
-    return status;
+    return closed != CLI_OK ? closed : status;
 }
 
 const cli_command_t cli_replay = {

@@ -220,10 +220,12 @@ static BERM_NORETURN void child_run(cli_run_options_t *o, const stress_child_ord
         if (o->traces[i] != NULL)
             status = stress_replay(o->traces[i], &o->replay, &result, error, sizeof error);
     cli_progress_end();
-    if (o->replay.series != NULL)
-        (void)fflush(o->replay.series);
+    bool is_written = o->replay.series == NULL || fflush(o->replay.series) == 0;
+    if (!is_written)
+        (void)cli_fail(o->command, "%s: %s", o->series_path, strerror(errno));
     // What the allocator left in the process is not taken down: the end of the process does it.
-    _exit(stress_child_answer(status, &result, error) == 0 ? CLI_OK : CLI_BAD);
+    bool is_answered = stress_child_answer(status, &result, error) == 0;
+    _exit(is_written && is_answered ? CLI_OK : CLI_BAD);
 }
 
 int cli_run_open(cli_run_options_t *options, const char *command, int argc, char **argv) {
@@ -256,14 +258,16 @@ int cli_run_open(cli_run_options_t *options, const char *command, int argc, char
     return status;
 }
 
-void cli_run_close(cli_run_options_t *options) {
+int cli_run_close(cli_run_options_t *options) {
+    int status = CLI_OK;
     for (size_t i = 0; i < options->path_count && i < CLI_TRACES_MAX; i++)
         if (options->traces[i] != NULL)
             trace_destroy(options->traces[i]);
     if (options->replay.series != NULL && fclose(options->replay.series) != 0)
-        (void)cli_fail(options->command, "%s: %s", options->series_path, strerror(errno));
+        status = cli_fail(options->command, "%s: %s", options->series_path, strerror(errno));
     stress_device_close();
     cli_progress_end();
+    return status;
 }
 
 void cli_run_help_allocators(void) {

@@ -28,7 +28,8 @@ typedef struct cli_run_options {
 // Parses, reads all traces and opens the device. CLI_OK, or CLI_BAD after one line on standard
 // error; to be closed in either case.
 int cli_run_open(cli_run_options_t *options, const char *command, int argc, char **argv);
-void cli_run_close(cli_run_options_t *options);
+// CLI_BAD, after a line, when a file that was written could not be finished.
+int cli_run_close(cli_run_options_t *options);
 void cli_run_help_allocators(void); // a line for each
 
 // The value of --allocator: a comma list of names; with `is_once` each may be there once. False

@@ -92,9 +92,10 @@ static berm_status_t device_enter(int ordinal, berm_device_t **device, bool *is_
         return status;
     berm__mutex_lock(&(*device)->lock);
     status = berm__gpu_enter(&(*device)->gpu, is_pushed);
-    if (status != BERM_OK)
-        berm__mutex_unlock(&(*device)->lock);
-    return status;
+    if (status == BERM_OK)
+        return BERM_OK;
+    berm__mutex_unlock(&(*device)->lock);
+    return berm__error_set(status, "device %d: %s", ordinal, berm_status_text(status));
 }
 
 static berm_status_t device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,

@@ -72,11 +72,11 @@ static int exchange_check(const berm_audit_t *audit, const berm_pool_t *pool) {
 
 int berm__audit_caches(const berm_audit_t *audit) {
     int broken = 0;
-    BERM_LIST_EACH(const berm_cache_t, cache, &audit->device->caches, link)
-    if (broken == 0)
-        broken = cache_check(audit, cache);
-    BERM_LIST_EACH(const berm_pool_t, pool, &audit->device->pools, link)
-    if (broken == 0 && pool->exchange != NULL)
-        broken = exchange_check(audit, pool);
+    BERM_LIST_EACH (const berm_cache_t, cache, &audit->device->caches, link)
+        if (broken == 0)
+            broken = cache_check(audit, cache);
+    BERM_LIST_EACH (const berm_pool_t, pool, &audit->device->pools, link)
+        if (broken == 0 && pool->exchange != NULL)
+            broken = exchange_check(audit, pool);
     return broken;
 }

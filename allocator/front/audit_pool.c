@@ -193,7 +193,7 @@ static int entry_uses_check(const berm_audit_t *audit, const berm_deferred_t *en
 static int deferred_check(const berm_audit_t *audit, const pool_walk_t *walk) {
     const berm_pool_t *pool = audit->pool;
     uint64_t count = 0, hash = 0, bytes = 0;
-    BERM_LIST_EACH(berm_deferred_t, entry, &pool->deferred, link) {
+    BERM_LIST_EACH (berm_deferred_t, entry, &pool->deferred, link) {
         if (entry->uses == NULL)
             return berm__audit_fail(audit, 15, entry_addr(entry),
                                     "a freed block waits for no stream");

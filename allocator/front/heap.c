@@ -93,6 +93,9 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
     berm_cache_t *cache;
     if (BERM_UNLIKELY(size_bytes > device->gpu.memory_bytes))
         return BERM_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (BERM_UNLIKELY(size_bytes > device->limit_bytes &&
+                      size_bytes > device->phys.reserved_bytes))
+        return BERM_ERROR_LIMIT;
     berm_status_t status = berm__device_stream(device, handle, &stream);
     if (status == BERM_OK)
         status = berm__pool_of(device, stream, &pool);
@@ -168,10 +171,11 @@ static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment,
     }
     if (berm__device_stream(device, handle, &stream) != BERM_OK) {
         // No host memory to remember a stream: when all work is done, it does not matter which.
-        bool is_pushed;
-        if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
-            (void)berm__gpu_synchronize(&device->gpu);
+        bool is_pushed, is_done = berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK &&
+                                  berm__gpu_synchronize(&device->gpu) == BERM_CU_SUCCESS;
         berm__gpu_leave(&device->gpu, is_pushed);
+        if (!is_done)
+            return BERM_ERROR_OUT_OF_HOST_MEMORY;
         stream = block.pool->stream;
     }
     return berm__pool_free(&block, stream);

@@ -223,12 +223,12 @@ static void emit_pool(berm_emit_t *emit, const berm_pool_t *pool) {
     berm__emit_u64(emit, "deferred_bytes", pool->deferred_bytes);
     berm__emit_u64(emit, "blocks", pool->blocks);
     berm__emit_array_begin(emit, "segments");
-    BERM_LIST_EACH(const berm_segment_t, segment, &pool->segments, link)
-    emit_segment(emit, segment);
+    BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link)
+        emit_segment(emit, segment);
     berm__emit_array_end(emit);
     berm__emit_array_begin(emit, "deferred");
-    BERM_LIST_EACH(const berm_deferred_t, entry, &pool->deferred, link)
-    emit_deferred(emit, entry);
+    BERM_LIST_EACH (const berm_deferred_t, entry, &pool->deferred, link)
+        emit_deferred(emit, entry);
     berm__emit_array_end(emit);
     berm__emit_object_end(emit);
 }
@@ -285,8 +285,8 @@ static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
     emit_idle(emit, phys->large_granules, phys->idle_large_count);
     berm__emit_array_end(emit);
     berm__emit_array_begin(emit, "pools");
-    BERM_LIST_EACH(const berm_pool_t, pool, &device->pools, link)
-    emit_pool(emit, pool);
+    BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link)
+        emit_pool(emit, pool);
     berm__emit_array_end(emit);
     berm__emit_object_end(emit);
 }

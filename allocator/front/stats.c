@@ -155,13 +155,23 @@ berm_status_t berm_largest_free_read(int ordinal, berm_stream_t stream, uint64_t
 static uint64_t obtainable_bytes(berm_device_t *device, uint64_t driver_free_bytes) {
     uint64_t granule_bytes = device->gpu.granule_bytes;
     uint64_t granules = berm__phys_idle_granules(&device->phys);
-    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
         (void)berm__deferred_process(pool, NULL); // what has passed by now is no estimate
         (void)berm__small_flush(pool);
         granules += berm__steal_obtainable(pool);
     }
     uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
     return (granules + growth / granule_bytes) * granule_bytes;
+}
+
+// A small request needs a slab: the largest one whose slab the memory is enough for.
+static uint64_t servable_bytes(uint64_t obtainable) {
+    if (obtainable > BERM_SMALL_MAX_BYTES)
+        return obtainable;
+    for (unsigned size_class = BERM_SIZE_CLASS_COUNT; size_class-- > 0;)
+        if (berm__size_class_slab_bytes(size_class) <= obtainable)
+            return berm__size_class_bytes(size_class);
+    return 0;
 }
 
 berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
@@ -187,7 +197,7 @@ berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
         (void)berm__caches_drain(device);
         berm_pool_t *pool = pool_look(device, stream);
         uint64_t now = pool != NULL ? pool_largest_free(pool) : 0;
-        *size_bytes = berm__max_u64(now, obtainable_bytes(device, free_bytes));
+        *size_bytes = berm__max_u64(now, servable_bytes(obtainable_bytes(device, free_bytes)));
     }
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);

@@ -90,7 +90,8 @@ static const berm_mem_ops_t *backend_in_use(void) {
 bool berm__mem_backend_select(berm_mem_backend_t backend) {
     berm__mutex_lock(&choice_mutex);
     const berm_mem_ops_t *ops = backend_of(backend);
-    bool is_possible = ops != NULL && berm__mem_held_bytes() == 0 && ops->begin();
+    bool is_in_use = ops != NULL && ops == atomic_load_explicit(&chosen, memory_order_relaxed);
+    bool is_possible = is_in_use || (ops != NULL && berm__mem_held_bytes() == 0 && ops->begin());
     if (is_possible)
         atomic_store_explicit(&chosen, ops, memory_order_release);
     berm__mutex_unlock(&choice_mutex);

@@ -18,8 +18,8 @@ typedef enum berm_mem_backend {
     BERM_MEM_JEMALLOC, // one private arena of the process's jemalloc
 } berm_mem_backend_t;
 
-// Chooses the backend. False, and nothing changed, if memory is held now or if the process has no
-// such backend. Without this call the first allocation chooses BERM_MEM_AUTO.
+// Chooses the backend. False, and nothing changed, if memory of another is held now or if the
+// process has no such backend. Without this call the first allocation chooses BERM_MEM_AUTO.
 BERM_NODISCARD bool berm__mem_backend_select(berm_mem_backend_t backend);
 
 // "mmap", "libc" or "jemalloc": the backend in use (chosen now if none was). Static string.

@@ -5,6 +5,12 @@
 // Locks: the device's; its context is current in process and wait. Invariant I15 of pool.h.
 #include "policy/pool.h"
 
+// While frees wait, every so many allocations look at so many of them.
+enum {
+    TICK_PERIOD = 8,
+    TICK_ENTRIES = 64
+};
+
 void berm__deferred_add(berm_pool_t *pool, berm_deferred_t *entry) {
     berm__list_push_back(&pool->deferred, &entry->link);
     pool->deferred_bytes += entry->size_bytes;
@@ -31,43 +37,20 @@ static void entry_finish(berm_pool_t *pool, berm_deferred_t *entry) {
     berm__node_slab_give(&device->deferred_nodes, entry);
 }
 
-// Seals the ticket of a use if it is still open.
-static berm_status_t use_seal(berm_device_t *device, berm_use_t *use) {
-    (void)device;
-    return use->ticket == use->stream->open_ticket ? berm__stream_seal(use->stream) : BERM_OK;
-}
-
-// Asks the use's stream which tickets have passed, once in a round.
-static berm_status_t use_poll(berm_device_t *device, berm_use_t *use) {
-    if (use->stream->poll_round == device->poll_round)
-        return BERM_OK;
-    use->stream->poll_round = device->poll_round;
-    return berm__stream_poll(use->stream);
-}
-
-// Does it for every use that has not passed. A stream that cannot be asked keeps its blocks
-// waiting; the first error is returned.
-static berm_status_t uses_each(berm_pool_t *pool,
-                               berm_status_t (*act)(berm_device_t *, berm_use_t *)) {
+// Seals the streams that freed blocks wait for, and asks them which tickets have passed. A stream
+// that cannot be asked keeps its blocks waiting; the first error is returned.
+static berm_status_t streams_refresh(berm_device_t *device) {
     berm_status_t first_error = BERM_OK;
-    BERM_LIST_EACH(berm_deferred_t, entry, &pool->deferred, link) {
-        for (berm_use_t *use = entry->uses; use != NULL; use = use->next) {
-            berm_status_t status = BERM_OK;
-            if (!berm__stream_has_passed(use->stream, use->ticket))
-                status = act(pool->device, use);
-            if (first_error == BERM_OK)
-                first_error = status;
-        }
+    BERM_LIST_EACH (berm_stream_ref_t, stream, &device->streams, link) {
+        if (stream->await_count == 0)
+            continue;
+        berm_status_t status = berm__stream_seal(stream);
+        if (status == BERM_OK)
+            status = berm__stream_poll(stream);
+        if (first_error == BERM_OK)
+            first_error = status;
     }
     return first_error;
-}
-
-// All tickets are sealed before any stream is asked, so that one question covers them.
-static berm_status_t streams_refresh(berm_pool_t *pool) {
-    berm_status_t sealed = uses_each(pool, use_seal);
-    pool->device->poll_round++;
-    berm_status_t polled = uses_each(pool, use_poll);
-    return sealed != BERM_OK ? sealed : polled;
 }
 
 static bool entry_has_passed(const berm_deferred_t *entry) {
@@ -77,23 +60,41 @@ static bool entry_has_passed(const berm_deferred_t *entry) {
     return true;
 }
 
+// Frees what has passed among the oldest `most` entries.
+static bool entries_sweep(berm_pool_t *pool, uint64_t most) {
+    bool has_freed = false;
+    for (berm_list_t *link = pool->deferred.next, *next; link != &pool->deferred && most-- > 0;
+         link = next) {
+        next = link->next;
+        if (!entry_has_passed(entry_of(link)))
+            continue;
+        entry_finish(pool, entry_of(link));
+        has_freed = true;
+    }
+    return has_freed;
+}
+
 berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed) {
     if (freed != NULL)
         *freed = false;
     if (berm__list_is_empty(&pool->deferred))
         return BERM_OK;
-    berm_status_t status = streams_refresh(pool);
-    pool->deferred_polls = 0;
-    pool->has_unsealed = status != BERM_OK;
-    for (berm_list_t *link = pool->deferred.next, *next; link != &pool->deferred; link = next) {
-        next = link->next;
-        if (!entry_has_passed(entry_of(link)))
-            continue;
-        entry_finish(pool, entry_of(link));
-        if (freed != NULL)
-            *freed = true;
-    }
+    berm_status_t status = streams_refresh(pool->device);
+    bool has_freed = entries_sweep(pool, UINT64_MAX);
+    if (freed != NULL)
+        *freed = has_freed;
     return status;
+}
+
+void berm__deferred_tick(berm_pool_t *pool) {
+    if (!pool->has_unsealed && ++pool->deferred_polls < TICK_PERIOD)
+        return;
+    bool is_pushed;
+    pool->deferred_polls = 0;
+    if (berm__gpu_enter(&pool->device->gpu, &is_pushed) == BERM_OK)
+        pool->has_unsealed = streams_refresh(pool->device) != BERM_OK;
+    berm__gpu_leave(&pool->device->gpu, is_pushed);
+    (void)entries_sweep(pool, TICK_ENTRIES);
 }
 
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited) {

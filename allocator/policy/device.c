@@ -33,7 +33,7 @@ berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t
     berm_stream_ref_t *last = device->stream_last;
     if (BERM_LIKELY(last != NULL && last->handle == handle))
         return last;
-    BERM_LIST_EACH(berm_stream_ref_t, stream, &device->streams, link) {
+    BERM_LIST_EACH (berm_stream_ref_t, stream, &device->streams, link) {
         if (stream->handle == handle && !stream->is_retired) {
             device->stream_last = stream;
             return stream;
@@ -100,9 +100,10 @@ static void run_unmap(berm_segment_t *segment, uint64_t first, uint64_t end) {
     }
 }
 
-static void segment_close(berm_device_t *device, berm_segment_t *segment) {
+static void segment_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
     uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
-    for (const berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
+    const berm_range_t *range = is_quiet ? segment->ranges.first : NULL;
+    for (; range != NULL; range = range->next) {
         uint64_t at = berm__segment_granule_of(segment, range->start_bytes);
         uint64_t end = range->start_bytes + range->size_bytes;
         end = (end + segment->gpu->granule_bytes - 1) >> segment->gpu->lg_granule;
@@ -130,9 +131,9 @@ static void slabs_drop(berm_list_t *head) {
     }
 }
 
-static void pool_close(berm_device_t *device, berm_pool_t *pool) {
+static void pool_close(berm_device_t *device, berm_pool_t *pool, bool is_quiet) {
     // Full slabs are in no list: find every slab by its range.
-    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
             berm_slab_t *slab = range->is_slab ? range->owner : NULL;
             if (slab != NULL && slab->used == slab->slots)
@@ -145,17 +146,18 @@ static void pool_close(berm_device_t *device, berm_pool_t *pool) {
             slabs_drop(&pool->partial[c][f]);
     }
     while (!berm__list_is_empty(&pool->segments))
-        segment_close(device, BERM_CONTAINER_OF(pool->segments.next, berm_segment_t, link));
+        segment_close(device, BERM_CONTAINER_OF(pool->segments.next, berm_segment_t, link),
+                      is_quiet);
     berm__pool_destroy(pool);
 }
 
-// Nothing is unmapped while the device may still use it. Errors do not stop a closing, but one that
-// passes must not let it run ahead of the device.
-static void device_quiesce(berm_device_t *device) {
+// Nothing is unmapped while the device may still use it: false if that cannot be known, and then
+// what is mapped is left to the end of the process. One error that passes does not stop a closing.
+static bool device_quiesce(berm_device_t *device) {
     berm_cu_result_t result = BERM_CU_UNKNOWN;
-    for (int attempt = 0; attempt < 2 && result != BERM_CU_SUCCESS; attempt++) {
+    for (int attempt = 0; attempt < 2 && result != BERM_CU_SUCCESS; attempt++)
         result = berm__gpu_synchronize(&device->gpu);
-    }
+    return result == BERM_CU_SUCCESS || berm__drv_status(result) == BERM_ERROR_DEVICE_LOST;
 }
 
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
@@ -164,11 +166,13 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
     while (!berm__list_is_empty(&device->caches))
         berm__cache_destroy(BERM_CONTAINER_OF(device->caches.next, berm_cache_t, link));
     *live_blocks = device->blocks.current;
-    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK ||
-        berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
-        device_quiesce(device);
+    berm_status_t entered = berm__gpu_enter(&device->gpu, &is_pushed);
+    if (entered != BERM_OK)
+        entered = berm__gpu_enter(&device->gpu, &is_pushed);
+    bool is_quiet =
+        entered == BERM_ERROR_DEVICE_LOST || (entered == BERM_OK && device_quiesce(device));
     while (!berm__list_is_empty(&device->pools))
-        pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link));
+        pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link), is_quiet);
     for (int attempt = 0; attempt < 2 && device->phys.handle_count > 0; attempt++)
         (void)berm__phys_release_idle(&device->phys, 0);
     while (!berm__list_is_empty(&device->streams)) {

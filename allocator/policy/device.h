@@ -50,7 +50,6 @@ typedef struct berm_device {
     berm_list_t caches;             // berm_cache_t.link
     berm_stream_ref_t *stream_last; // the stream found last: most callers have one
     uint64_t range_nodes_promised;  // range nodes that an open window may still need
-    uint64_t poll_round;            // number of the last round of event queries
     berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
     // Figures.
     berm_figure_t requested, allocated, active, blocks;

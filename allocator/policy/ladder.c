@@ -20,9 +20,9 @@ static bool is_shortage(berm_status_t status) {
 // Waits for one deferred free, of this pool if it has any. False when none is left.
 static berm_status_t deferred_wait_any(berm_pool_t *pool, bool *waited) {
     berm_status_t status = berm__deferred_wait_oldest(pool, waited);
-    BERM_LIST_EACH(berm_pool_t, other, &pool->device->pools, link)
-    if (status == BERM_OK && !*waited)
-        status = berm__deferred_wait_oldest(other, waited);
+    BERM_LIST_EACH (berm_pool_t, other, &pool->device->pools, link)
+        if (status == BERM_OK && !*waited)
+            status = berm__deferred_wait_oldest(other, waited);
     return status;
 }
 
@@ -30,16 +30,20 @@ static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64
                                   berm_segment_t **segment, berm_range_t **range) {
     berm_device_t *device = pool->device;
     berm_status_t status, shortage;
-    bool freed, waited = true;
+    bool freed, waited = true, is_last = false;
     (void)berm__deferred_process(pool, &freed); // an error comes up again where it matters
     if (freed && berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
         return BERM_OK;
     shortage = berm__miss_map(pool, size_bytes, alignment_bytes);
-    while (is_shortage(shortage)) {
+    // When nothing is left to wait for, one more try: what finished while a window was open may
+    // have been in its way.
+    while (is_shortage(shortage) && !is_last) {
         device->retries++;
         status = deferred_wait_any(pool, &waited);
-        if (status != BERM_OK || !waited)
+        if (status != BERM_OK)
             break;
+        is_last = !waited;
+        (void)berm__small_flush(pool);
         if (berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
             return BERM_OK;
         shortage = berm__miss_map(pool, size_bytes, alignment_bytes);

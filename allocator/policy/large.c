@@ -10,7 +10,7 @@ bool berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_
                      berm_segment_t **segment_out, berm_range_t **range_out,
                      berm_status_t *status) {
     *status = BERM_OK;
-    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range =
             berm__ranges_find(&segment->ranges, segment->base, size_bytes, alignment_bytes);
         if (range == NULL)

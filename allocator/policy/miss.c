@@ -138,8 +138,8 @@ static void segment_windows(window_t *best, berm_segment_t *segment, request_t r
 static berm_status_t window_choose(berm_pool_t *pool, request_t request, window_t *window) {
     *window = (window_t){0};
     for (int attempt = 0;; attempt++) {
-        BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link)
-        segment_windows(window, segment, request);
+        BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
+            segment_windows(window, segment, request);
         if (window->segment != NULL || attempt > 0)
             return window->segment != NULL ? BERM_OK : BERM_ERROR_OUT_OF_ADDRESSES;
         berm_status_t status =

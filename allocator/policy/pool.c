@@ -10,11 +10,6 @@
 #include "host/mem.h"
 #include "policy/cache.h"
 
-// While frees wait, every so many allocations look whether they are done.
-enum {
-    DEFERRED_POLL_PERIOD = 8
-};
-
 static berm_pool_t *pool_create(berm_device_t *device) {
     berm_pool_t *pool = berm__mem_alloc(sizeof *pool);
     if (pool == NULL)
@@ -35,9 +30,9 @@ static berm_pool_t *pool_create(berm_device_t *device) {
 // Tickets are numbers of the stream that was; nothing that is free is in use any more.
 static void tickets_reset(berm_pool_t *pool) {
     (void)berm__small_flush(pool);
-    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next)
-            if (range->state == BERM_RANGE_FREE)
+            if (range->state == BERM_RANGE_FREE || range->state == BERM_RANGE_POISONED)
                 berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
                                          BERM_TICKET_NONE);
     }
@@ -45,7 +40,7 @@ static void tickets_reset(berm_pool_t *pool) {
 
 // A pool whose stream is gone and that holds no block, taken from that stream; NULL if none.
 static berm_pool_t *pool_adopt(berm_device_t *device) {
-    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
         bool is_empty = pool->blocks == 0 && berm__list_is_empty(&pool->deferred);
         if (!pool->stream->is_retired || !is_empty)
             continue;
@@ -80,12 +75,21 @@ void berm__pool_destroy(berm_pool_t *pool) {
     berm__mem_free(pool, sizeof *pool);
 }
 
+// Addresses are given out generously while there are few pools, and ever more sparingly: thousands
+// of streams must not use up what a process has (47 bits on most machines). A pool that needs more
+// adds segments.
+static uint64_t segment_span(const berm_device_t *device) {
+    const uint64_t budget = BERM_GIB(8192), least = BERM_GIB(2);
+    uint64_t full = berm__max_u64(4 * device->gpu.memory_bytes, BERM_GIB(16));
+    uint64_t left = budget - berm__min_u64(budget, device->address_bytes);
+    return berm__min_u64(full, berm__max_u64(left / 16, least));
+}
+
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
     berm_device_t *device = pool->device;
     uint64_t granule = device->gpu.granule_bytes;
     uint64_t least = berm__align_up(size_bytes, granule) + granule;
-    uint64_t span = berm__max_u64(4 * device->gpu.memory_bytes, BERM_GIB(16));
-    span = berm__align_up(berm__max_u64(span, least), granule);
+    uint64_t span = berm__align_up(berm__max_u64(segment_span(device), least), granule);
     for (;;) {
         berm_segment_t *segment = NULL;
         berm_status_t status = berm__segment_create(&device->gpu, &device->phys, device->dir,
@@ -100,16 +104,6 @@ berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
             return status;
         span = berm__max_u64(berm__align_down(span / 2, granule), least);
     }
-}
-
-// Gives a thought to freed blocks that wait for other streams; errors show up where they matter.
-static void deferred_tick(berm_pool_t *pool) {
-    if (!pool->has_unsealed && ++pool->deferred_polls < DEFERRED_POLL_PERIOD)
-        return;
-    bool is_pushed;
-    if (berm__gpu_enter(&pool->device->gpu, &is_pushed) == BERM_OK)
-        (void)berm__deferred_process(pool, NULL);
-    berm__gpu_leave(&pool->device->gpu, is_pushed);
 }
 
 static void account_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t occupied_bytes) {
@@ -156,7 +150,7 @@ static berm_status_t large_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_
 berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                                const void *user, berm_addr_t *out) {
     if (BERM_UNLIKELY(!berm__list_is_empty(&pool->deferred)))
-        deferred_tick(pool);
+        berm__deferred_tick(pool);
     uint64_t occupied;
     berm_status_t status =
         berm__align_up(size_bytes, alignment_bytes) <= BERM_SMALL_MAX_BYTES
@@ -237,6 +231,7 @@ berm_use_t *berm__use_take(berm_device_t *device, berm_stream_ref_t *stream, uin
 void berm__use_give(berm_device_t *device, berm_use_t *use) {
     berm_stream_ref_t *stream = use->stream;
     stream->use_count--;
+    stream->await_count -= use->ticket != 0;
     berm__node_slab_give(&device->use_nodes, use);
     berm__device_stream_drop(device, stream);
 }
@@ -304,8 +299,10 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
         own->next = uses;
         uses = own;
     }
-    for (berm_use_t *use = uses; use != NULL; use = use->next)
+    for (berm_use_t *use = uses; use != NULL; use = use->next) {
         use->ticket = berm__stream_ticket(use->stream);
+        use->stream->await_count++;
+    }
     *entry = (berm_deferred_t){.uses = uses,
                                .segment = block->segment,
                                .slab = block->slab,
@@ -319,43 +316,48 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
     berm__deferred_add(block->pool, entry);
 }
 
-// Without host memory for a deferred entry the free waits here and now.
-static void block_give_after_wait(const berm_block_t *block, berm_stream_ref_t *stream) {
+// Waits for everything that may use the block. Where there is no host memory to remember who does.
+static berm_status_t block_wait(const berm_block_t *block, berm_stream_ref_t *stream) {
     bool is_pushed;
-    if (berm__gpu_enter(&block->pool->device->gpu, &is_pushed) == BERM_OK) {
-        (void)berm__stream_wait(stream, berm__stream_ticket(stream));
-        for (berm_use_t *use = *uses_of(block); use != NULL; use = use->next)
-            if (use->slot == block->slot)
-                (void)berm__stream_wait(use->stream, berm__stream_ticket(use->stream));
-    }
+    berm_status_t status = berm__gpu_enter(&block->pool->device->gpu, &is_pushed);
+    if (status == BERM_OK)
+        status = berm__stream_wait(stream, berm__stream_ticket(stream));
+    for (berm_use_t *use = *uses_of(block); use != NULL && status == BERM_OK; use = use->next)
+        if (use->slot == block->slot)
+            status = berm__stream_wait(use->stream, berm__stream_ticket(use->stream));
     berm__gpu_leave(&block->pool->device->gpu, is_pushed);
+    return status;
+}
+
+static void uses_drop(const berm_block_t *block) {
     for (berm_use_t *use = uses_detach(block), *next; use != NULL; use = next) {
         next = use->next;
         berm__use_give(block->pool->device, use);
     }
-    berm__figure_sub(&block->pool->device->active, block->size_bytes);
-    block_give(block);
 }
 
 berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream) {
     berm_pool_t *pool = block->pool;
     berm_device_t *device = pool->device;
-    uint64_t requested = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
-                                             : block->range->as.block.requested_bytes;
+    bool is_own = stream == pool->stream && stream->handle != BERM_STREAM_NONE;
+    bool must_wait = !is_own || block_has_uses(block);
+    bool can_defer = must_wait && berm__node_slab_reserve(&device->deferred_nodes, 1) &&
+                     berm__node_slab_reserve(&device->use_nodes, 1);
+    if (BERM_UNLIKELY(must_wait && !can_defer && block_wait(block, stream) != BERM_OK))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY; // better kept than reused under running work
     bool is_first = block->slab != NULL ? berm__slot_claim(block->slab, block->slot)
                                         : berm__range_claim(block->range);
     if (!is_first)
         return BERM_ERROR_DOUBLE_FREE;
+    uint64_t requested = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
+                                             : block->range->as.block.requested_bytes;
     account_free(pool, requested, block->size_bytes);
-    bool is_own = stream == pool->stream && stream->handle != BERM_STREAM_NONE;
-    if (BERM_LIKELY(is_own && !block_has_uses(block))) {
-        berm__figure_sub(&device->active, block->size_bytes);
-        block_give(block);
-    } else if (berm__node_slab_reserve(&device->deferred_nodes, 1) &&
-               berm__node_slab_reserve(&device->use_nodes, 1)) {
+    if (can_defer) {
         block_defer(block, stream);
-    } else {
-        block_give_after_wait(block, stream);
+        return BERM_OK;
     }
+    uses_drop(block);
+    berm__figure_sub(&device->active, block->size_bytes);
+    block_give(block);
     return BERM_OK;
 }

@@ -145,8 +145,9 @@ berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t 
 // ADDRESS_INTERIOR, DOUBLE_FREE. Never calls the driver.
 berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr, berm_block_t *block);
 
-// Frees a live block that `stream` used last. DOUBLE_FREE if another thread was first. May wait for
-// the stream where there is no host memory to remember it.
+// Frees a live block that `stream` used last. DOUBLE_FREE if another thread was first. Where there
+// is no host memory to remember the stream it waits; OUT_OF_HOST_MEMORY, and nothing changed, if
+// that fails too.
 berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream);
 
 // One use more or less of a stream. Take: NULL without host memory (never after a reserve).
@@ -179,6 +180,8 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
 uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
                           berm_slab_t **slab, uint32_t *slots);
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
+// A thread cache ends: the slabs it filled from are anyone's.
+void berm__small_disown(berm_pool_t *pool, const void *user);
 // Gives every empty slab's range back to the large path; true if there was one.
 bool berm__small_flush(berm_pool_t *pool);
 // The largest small request that needs no driver call; 0 if none.
@@ -191,6 +194,8 @@ void berm__deferred_add(berm_pool_t *pool, berm_deferred_t *entry);
 // Seals what is open, asks which uses have passed, and frees those blocks. *freed (may be NULL)
 // says whether any was.
 berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed);
+// A little of that, now and then, while frees wait: before an allocation.
+void berm__deferred_tick(berm_pool_t *pool);
 // Waits for the oldest entry; false if there is none.
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited);
 

@@ -139,7 +139,9 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
     berm_slab_t *slab = slab_find(pool, size_class, user);
     if (BERM_UNLIKELY(slab == NULL)) {
         berm_status_t status = slab_create(pool, size_class, &slab);
-        if (status != BERM_OK)
+        if (status != BERM_OK) // better shared with another thread than none
+            slab = slab_find(pool, size_class, NULL);
+        if (slab == NULL)
             slab = slab_find_larger(pool, size_class, alignment_bytes);
         if (slab == NULL)
             return status;
@@ -153,6 +155,8 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
 }
 
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
+    if (slab->used == slab->slots) // who filled from it before may be gone
+        slab->user = NULL;
     slab->taken[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
     __atomic_store_n(&slab->state[slot], BERM_SLOT_FREE, __ATOMIC_RELAXED);
     if (--slab->used > 0) {
@@ -167,6 +171,14 @@ void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
     }
     berm__list_remove(&slab->link);
     berm__list_push_front(empties, &slab->link);
+}
+
+void berm__small_disown(berm_pool_t *pool, const void *user) {
+    for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++)
+        for (unsigned f = 0; f < BERM_SLAB_FULLNESS; f++)
+            BERM_LIST_EACH (berm_slab_t, slab, &pool->partial[c][f], link)
+                if (slab->user == user)
+                    slab->user = NULL;
 }
 
 bool berm__small_flush(berm_pool_t *pool) {
@@ -184,7 +196,7 @@ uint64_t berm__small_largest(berm_pool_t *pool) {
     for (unsigned c = BERM_SIZE_CLASS_COUNT; c-- > 0;) {
         if (slab_find(pool, c, NULL) != NULL)
             return berm__size_class_bytes(c);
-        BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
+        BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
             if (berm__ranges_find(&segment->ranges, segment->base, berm__size_class_slab_bytes(c),
                                   BERM_CELL_BYTES) != NULL)
                 return berm__size_class_bytes(c);

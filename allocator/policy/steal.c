@@ -76,7 +76,7 @@ static berm_status_t run_steal(berm_pool_t *pool, berm_segment_t *segment, berm_
 }
 
 static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
-    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         uint64_t granule_bytes = pool->device->gpu.granule_bytes;
         berm_range_t *range = berm__ranges_bin_first(&segment->ranges, granule_bytes);
         while (range != NULL && *taken < granules) {
@@ -97,10 +97,11 @@ static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
     *taken = 0;
     berm_device_t *device = pool->device;
+    (void)berm__small_flush(pool);
     berm_status_t status = berm__stream_poll(pool->stream);
     if (status == BERM_OK)
         status = pool_steal(pool, granules, taken);
-    BERM_LIST_EACH(berm_pool_t, other, &device->pools, link) {
+    BERM_LIST_EACH (berm_pool_t, other, &device->pools, link) {
         if (status != BERM_OK || *taken >= granules)
             break;
         if (other == pool)
@@ -134,7 +135,7 @@ static uint64_t range_cheapest_ticket(const berm_segment_t *segment, const berm_
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
     uint64_t cheapest = 0;
     *waited = false;
-    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link) {
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range)) {
@@ -171,7 +172,7 @@ static uint64_t segment_obtainable(const berm_segment_t *segment) {
 
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
-    BERM_LIST_EACH(berm_segment_t, segment, &pool->segments, link)
-    granules += segment_obtainable(segment);
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
+        granules += segment_obtainable(segment);
     return granules;
 }

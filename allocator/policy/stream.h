@@ -41,9 +41,9 @@ typedef struct berm_stream {
     unsigned sealed_first, sealed_count;
     berm_sealed_t sealed[BERM_STREAM_SEALED_MAX];
     struct berm_pool *pool; // what is allocated on this stream; NULL: nothing yet
+    uint64_t await_count;   // freed blocks that wait for it
     uint64_t use_count;     // blocks that wait for it or will: berm_use_t that name it
     uint64_t *host_waits;   // the device's count
-    uint64_t poll_round;    // the last round of berm__deferred_process that polled it
 } berm_stream_ref_t;
 
 // NULL and CU_STREAM_LEGACY are one stream. The per-thread default is another stream in each

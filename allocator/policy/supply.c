@@ -108,7 +108,7 @@ static bool supply_split(supply_t *supply) {
 
 static berm_status_t deferred_process_all(berm_device_t *device, bool *has_progress) {
     *has_progress = false;
-    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
         bool freed;
         berm_status_t status = berm__deferred_process(pool, &freed);
         if (status != BERM_OK)
@@ -121,7 +121,7 @@ static berm_status_t deferred_process_all(berm_device_t *device, bool *has_progr
 static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
     berm_device_t *device = supply->pool->device;
     *has_progress = false;
-    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link) {
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
         berm_status_t status = berm__steal_wait(pool, has_progress);
         if (status != BERM_OK || *has_progress)
             return status;
@@ -133,9 +133,9 @@ static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
 // one by one, and are taken then; the rest are movable at the next miss, without a wait.
 static void streams_seal(supply_t *supply) {
     supply->has_sealed = true;
-    BERM_LIST_EACH(berm_pool_t, pool, &supply->pool->device->pools, link)
-    if (berm__pool_has_order(pool))
-        (void)berm__stream_seal(pool->stream);
+    BERM_LIST_EACH (berm_pool_t, pool, &supply->pool->device->pools, link)
+        if (berm__pool_has_order(pool))
+            (void)berm__stream_seal(pool->stream);
 }
 
 // One step towards enough; *has_progress false when there is none left to take.

@@ -30,9 +30,9 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     (void)berm__caches_drain(device);
     if (berm__device_cached_bytes(device) <= keep_bytes)
         return BERM_OK;
-    BERM_LIST_EACH(berm_pool_t, pool, &device->pools, link)
-    if (status == BERM_OK)
-        status = pool_quiesce(pool);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (status == BERM_OK)
+            status = pool_quiesce(pool);
     berm_list_t *first = device->pools.next;
     unsigned lg = device->gpu.lg_granule;
     while (status == BERM_OK && berm__device_cached_bytes(device) > keep_bytes) {
@@ -73,7 +73,9 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
         return BERM_OK;
     }
     // Its pages serve any stream from now on. What stays is shared with live blocks.
+    // The stream is retired whatever becomes of that.
     uint64_t taken = 0, whole = berm__steal_obtainable(pool);
-    status = whole == 0 ? BERM_OK : berm__steal_passed(pool, whole, &taken);
-    return status;
+    if (whole > 0)
+        (void)berm__steal_passed(pool, whole, &taken);
+    return BERM_OK;
 }

@@ -39,9 +39,17 @@ static berm_segment_t *tables_alloc(berm_gpu_t *gpu, uint64_t span_bytes) {
     return NULL;
 }
 
+// Aligned to a granule, so that cells are aligned as slabs need them where granules are small.
 static berm_status_t addresses_reserve(berm_segment_t *segment) {
-    berm_cu_result_t result = BERM_DRV_CALL(segment->gpu->drv, RESERVE, mem_address_reserve,
-                                            &segment->base, segment->span_bytes, 0, 0, 0);
+    berm_drv_t *drv = segment->gpu->drv;
+    uint64_t alignment = segment->gpu->granule_bytes;
+    berm_cu_result_t result = BERM_DRV_CALL(drv, RESERVE, mem_address_reserve, &segment->base,
+                                            segment->span_bytes, alignment, 0, 0);
+    if (result == BERM_CU_SUCCESS && !berm__is_aligned(segment->base, alignment)) {
+        (void)BERM_DRV_CALL(drv, ADDRESS_FREE, mem_address_free, segment->base,
+                            segment->span_bytes);
+        return BERM_ERROR_OUT_OF_ADDRESSES;
+    }
     berm_status_t status = berm__drv_status(result);
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_OUT_OF_ADDRESSES : status;
 }
