@@ -24,7 +24,7 @@ berm_heap_t berm__heap = {
     .lock = BERM_MUTEX_INITIALIZER(BERM_LOCK_INSTANCE, "heap"),
 };
 
-static _Thread_local char error_text[256];
+static _Thread_local char error_text[384];
 
 berm_status_t berm__error_set(berm_status_t status, const char *format, ...) {
     va_list arguments;
@@ -49,25 +49,28 @@ static berm_status_t audit_after(berm_status_t status) {
     return status;
 }
 
-static berm_status_t shortage_report(berm_device_t *device, uint64_t size_bytes,
-                                     berm_status_t status) {
-    bool is_shortage = status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT;
-    berm__caches_merge(device);
-    device->out_of_memory += is_shortage;
+// What a slow request did, for the log: read before and after, written when no lock is held.
+typedef struct work_done {
+    uint64_t created_bytes, moved_bytes, host_waits;
+} work_done_t;
+
+static work_done_t work_read(const berm_device_t *device) {
+    return (work_done_t){device->phys.created_bytes, device->phys.moved_bytes, device->host_waits};
+}
+
+static void work_log(const berm_device_t *device, uint64_t size_bytes, work_done_t before,
+                     work_done_t after) {
+    if (BERM_LIKELY(after.created_bytes == before.created_bytes &&
+                    after.moved_bytes == before.moved_bytes &&
+                    after.host_waits == before.host_waits))
+        return;
     const uint64_t mib = BERM_MIB(1);
-    char limit[32] = "none";
-    if (device->limit_bytes != UINT64_MAX)
-        (void)snprintf(limit, sizeof limit, "%llu MiB",
-                       (unsigned long long)(device->limit_bytes / mib));
-    return berm__error_set(
-        status,
-        "%llu bytes on device %d: %s; live %llu MiB, cached %llu MiB, reserved %llu MiB of "
-        "%llu MiB, limit %s",
-        (unsigned long long)size_bytes, device->gpu.ordinal, berm_status_name(status),
-        (unsigned long long)(device->requested.current / mib),
-        (unsigned long long)(berm__device_cached_bytes(device) / mib),
-        (unsigned long long)(device->phys.reserved_bytes / mib),
-        (unsigned long long)(device->gpu.memory_bytes / mib), limit);
+    BERM_LOG(BERM_LOG_INFO,
+             "device %d: for %llu bytes, %llu MiB were created and %llu MiB moved, with %llu waits",
+             device->gpu.ordinal, (unsigned long long)size_bytes,
+             (unsigned long long)((after.created_bytes - before.created_bytes) / mib),
+             (unsigned long long)((after.moved_bytes - before.moved_bytes) / mib),
+             (unsigned long long)(after.host_waits - before.host_waits));
 }
 
 // The calling thread's cache of a pool, made by the first allocation that has to take the lock. The
@@ -93,8 +96,7 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
     berm_cache_t *cache;
     if (BERM_UNLIKELY(size_bytes > device->gpu.memory_bytes))
         return BERM_ERROR_OUT_OF_DEVICE_MEMORY;
-    if (BERM_UNLIKELY(size_bytes > device->limit_bytes &&
-                      size_bytes > device->phys.reserved_bytes))
+    if (BERM_UNLIKELY(size_bytes > device->limit_bytes && size_bytes > device->phys.reserved_bytes))
         return BERM_ERROR_LIMIT;
     berm_status_t status = berm__device_stream(device, handle, &stream);
     if (status == BERM_OK)
@@ -133,10 +135,15 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
     berm__mutex_lock(&device->lock);
+    work_done_t before = work_read(device);
     status = alloc_locked(device, size_bytes, alignment_bytes, stream, out);
+    work_done_t after = work_read(device);
     if (BERM_UNLIKELY(status != BERM_OK))
-        status = shortage_report(device, size_bytes, status);
+        status = berm__report_shortage(device, size_bytes, stream, status);
     berm__mutex_unlock(&device->lock);
+    work_log(device, size_bytes, before, after);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        BERM_LOG(BERM_LOG_WARN, "%s", berm__error_text());
     return audit_after(status);
 }
 

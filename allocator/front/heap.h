@@ -68,6 +68,11 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t stream);
 // berm_limit_set may have overruled it for one device. The heap's lock is held.
 void berm__heap_options_apply(bool has_new_limit);
 
+// Writes this thread's message for a request that failed, counts it, and returns `status`. The
+// device's lock is held. Calls the driver.
+berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
+                                    berm_stream_t handle, berm_status_t status);
+
 // Checks every invariant of docs/invariants.md (audit.c): 0, or the number of the first that fails
 // and a line in `error`. Takes the devices' locks.
 int berm__audit_run(char *error, size_t error_capacity);

@@ -104,20 +104,6 @@ berm_status_t berm_stats_peaks_reset(int ordinal) {
 
 // --- largest blocks ----------------------------------------------------------------------------
 
-static uint64_t pool_largest_free(berm_pool_t *pool) {
-    uint64_t largest = 0;
-    // Empty slabs are given back before a request makes a driver call, so they count as free.
-    (void)berm__caches_drain(pool->device);
-    (void)berm__small_flush(pool);
-    for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
-        const berm_range_t *range =
-            berm__ranges_largest_free(&BERM_CONTAINER_OF(link, berm_segment_t, link)->ranges);
-        if (range != NULL)
-            largest = berm__max_u64(largest, range->size_bytes);
-    }
-    return largest > BERM_SMALL_MAX_BYTES ? largest : berm__small_largest(pool);
-}
-
 static berm_pool_t *pool_look(berm_device_t *device, berm_stream_t handle) {
     berm_stream_ref_t *stream = berm__device_stream_find(device, handle);
     return stream != NULL ? stream->pool : NULL;
@@ -144,34 +130,10 @@ berm_status_t berm_largest_free_read(int ordinal, berm_stream_t stream, uint64_t
     berm_pool_t *pool = pool_look(device, stream);
     if (pool != NULL) {
         pool_refresh(pool);
-        *size_bytes = pool_largest_free(pool);
+        *size_bytes = berm__pool_largest_free(pool);
     }
     berm__mutex_unlock(&device->lock);
     return BERM_OK;
-}
-
-// Whole granules that could be put under one block: free or awaited anywhere, idle, or to be
-// created.
-static uint64_t obtainable_bytes(berm_device_t *device, uint64_t driver_free_bytes) {
-    uint64_t granule_bytes = device->gpu.granule_bytes;
-    uint64_t granules = berm__phys_idle_granules(&device->phys);
-    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
-        (void)berm__deferred_process(pool, NULL); // what has passed by now is no estimate
-        (void)berm__small_flush(pool);
-        granules += berm__steal_obtainable(pool);
-    }
-    uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
-    return (granules + growth / granule_bytes) * granule_bytes;
-}
-
-// A small request needs a slab: the largest one whose slab the memory is enough for.
-static uint64_t servable_bytes(uint64_t obtainable) {
-    if (obtainable > BERM_SMALL_MAX_BYTES)
-        return obtainable;
-    for (unsigned size_class = BERM_SIZE_CLASS_COUNT; size_class-- > 0;)
-        if (berm__size_class_slab_bytes(size_class) <= obtainable)
-            return berm__size_class_bytes(size_class);
-    return 0;
 }
 
 berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
@@ -193,12 +155,8 @@ berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
     if (status == BERM_OK)
         status = berm__drv_status(
             BERM_DRV_CALL(device->gpu.drv, OTHER, mem_get_info, &free_bytes, &total_bytes));
-    if (status == BERM_OK) {
-        (void)berm__caches_drain(device);
-        berm_pool_t *pool = pool_look(device, stream);
-        uint64_t now = pool != NULL ? pool_largest_free(pool) : 0;
-        *size_bytes = berm__max_u64(now, servable_bytes(obtainable_bytes(device, free_bytes)));
-    }
+    if (status == BERM_OK)
+        *size_bytes = berm__device_obtainable(device, pool_look(device, stream), free_bytes);
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
     if (status != BERM_OK)

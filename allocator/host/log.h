@@ -14,8 +14,8 @@
 
 typedef enum berm_log_level {
     BERM_LOG_ERROR, // about once per process: something asked for cannot be had
-    BERM_LOG_WARN,  // about once per device, pool or option: worth a look (the default)
-    BERM_LOG_INFO,  // per event: growth, moves, trims, waits
+    BERM_LOG_WARN,  // worth a look (the default): a request that failed, an option not known
+    BERM_LOG_INFO,  // per event: what growth, moves and waits a request caused
 } berm_log_level_t;
 
 typedef void (*berm_log_sink_fn)(void *context, berm_log_level_t level, const char *line);

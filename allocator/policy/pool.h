@@ -157,6 +157,15 @@ void berm__use_give(berm_device_t *device, berm_use_t *use);
 // Adds a stream to a live block's uses. OUT_OF_HOST_MEMORY.
 berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream);
 
+// --- how large a request could be (largest.c) --------------------------------------------------
+
+// A request of exactly this size on the pool's stream makes no memory call; 512 bytes more does.
+uint64_t berm__pool_largest_free(berm_pool_t *pool);
+// The same when pages may move, streams be waited for, and memory grow to the limit or to what the
+// driver has free. `pool` may be NULL: a stream not seen yet. The context is current.
+uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
+                                 uint64_t driver_free_bytes);
+
 // --- the large path (large.c) ------------------------------------------------------------------
 
 // A LIVE range of exactly size_bytes (a multiple of 512) from what is mapped and free. False if

@@ -149,10 +149,12 @@ Test(alloc, out_of_device_memory) {
     berm_addr_t held = heap_alloc(40 * MIB, NULL), out = 7;
     EXPECT(BERM_ERROR_OUT_OF_DEVICE_MEMORY, berm_alloc(30 * MIB, 0, NULL, &out));
     cr_assert(out == 0);
-    EXPECT_MESSAGE("31457280 bytes on device 0");
-    EXPECT_MESSAGE("OUT_OF_DEVICE_MEMORY");
+    EXPECT_MESSAGE("30.0 MiB wanted on device 0");
+    EXPECT_MESSAGE("largest obtainable 24 MiB");
+    EXPECT_MESSAGE("free 24 MiB");
+    EXPECT_MESSAGE("out of device memory");
     EXPECT_MESSAGE("live 40 MiB");
-    EXPECT_MESSAGE("of 64 MiB");
+    EXPECT_MESSAGE("device 64 MiB");
     EXPECT_MESSAGE("limit none");
     berm_stats_t stats = stats_of(0);
     cr_assert(stats.out_of_memory == 1 && stats.retries >= 1);

@@ -35,8 +35,8 @@ Test(limit, is_kept_to_the_byte) {
     cr_assert(stats_of(0).reserved_bytes.peak == 64 * MIB);
     EXPECT(BERM_ERROR_LIMIT, berm_alloc(512, 0, NULL, &out));
     cr_assert(out == 0);
-    EXPECT_MESSAGE("512 bytes on device 0");
-    EXPECT_MESSAGE("BERM_ERROR_LIMIT");
+    EXPECT_MESSAGE("512 bytes wanted on device 0");
+    EXPECT_MESSAGE("the limit stands in the way");
     EXPECT_MESSAGE("limit 64 MiB");
     cr_assert(stats_of(0).out_of_memory == 1);
     heap_free(first, NULL);

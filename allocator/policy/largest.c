@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How large a request could be: now, without a driver call, and at all. Figures of the statistics
+// and of the out-of-memory report; they empty the threads' caches and give empty slabs back, as a
+// request would before it calls the driver.
+//
+// Locks: the device's. Finding what is obtainable may query events: its context is current.
+#include "base/bits.h"
+#include "policy/cache.h"
+#include "policy/pool.h"
+
+uint64_t berm__pool_largest_free(berm_pool_t *pool) {
+    uint64_t largest = 0;
+    (void)berm__caches_drain(pool->device);
+    (void)berm__small_flush(pool);
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        const berm_range_t *range = berm__ranges_largest_free(&segment->ranges);
+        if (range != NULL)
+            largest = berm__max_u64(largest, range->size_bytes);
+    }
+    return largest > BERM_SMALL_MAX_BYTES ? largest : berm__small_largest(pool);
+}
+
+// A small request needs a slab: the largest one whose slab the memory is enough for.
+static uint64_t servable_bytes(uint64_t obtainable) {
+    if (obtainable > BERM_SMALL_MAX_BYTES)
+        return obtainable;
+    for (unsigned size_class = BERM_SIZE_CLASS_COUNT; size_class-- > 0;)
+        if (berm__size_class_slab_bytes(size_class) <= obtainable)
+            return berm__size_class_bytes(size_class);
+    return 0;
+}
+
+uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
+                                 uint64_t driver_free_bytes) {
+    uint64_t granule_bytes = device->gpu.granule_bytes;
+    (void)berm__caches_drain(device);
+    uint64_t now = pool != NULL ? berm__pool_largest_free(pool) : 0;
+    uint64_t granules = berm__phys_idle_granules(&device->phys);
+    BERM_LIST_EACH (berm_pool_t, each, &device->pools, link) {
+        (void)berm__deferred_process(each, NULL); // what has passed by now is no estimate
+        (void)berm__small_flush(each);
+        granules += berm__steal_obtainable(each);
+    }
+    uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
+    uint64_t bytes = (granules + growth / granule_bytes) * granule_bytes;
+    return berm__max_u64(now, servable_bytes(bytes));
+}
