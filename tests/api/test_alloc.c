@@ -155,7 +155,7 @@ Test(alloc, out_of_device_memory) {
     EXPECT_MESSAGE("out of device memory");
     EXPECT_MESSAGE("live 40 MiB");
     EXPECT_MESSAGE("device 64 MiB");
-    EXPECT_MESSAGE("limit none");
+    EXPECT_MESSAGE("no limit");
     berm_stats_t stats = stats_of(0);
     cr_assert(stats.out_of_memory == 1 && stats.retries >= 1);
     cr_assert(stats.blocks.current == 1 && stats.requested_bytes.current == 40 * MIB);
