@@ -28,6 +28,11 @@ int cli_fail(const char *command, const char *format, ...) {
     return CLI_BAD;
 }
 
+void cli_environment_forget(void) {
+    (void)unsetenv("BERM_CONF");
+    (void)unsetenv("BERM_CONF_FILE");
+}
+
 bool cli_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *value) {
     if (!isdigit((unsigned char)*text))
         return false;

@@ -212,6 +212,7 @@ static int bench_start(cli_bench_t *bench) {
 }
 
 static int bench_command(int argc, char **argv) {
+    cli_environment_forget();
     cli_bench_t *bench = calloc(1, sizeof *bench);
     if (bench == NULL)
         return cli_fail("bench", "no memory");
@@ -267,7 +268,7 @@ const cli_command_t cli_bench = {
         "  --capacity BYTES     of the simulated device; 4T\n"
         "  --latency fast|typical|slow|FILE  virtual costs there; no figure depends on them\n"
         "  --headroom PCT       how far reserved may exceed live (berm, naive)\n"
-        "  --conf STRING        options of every allocator named\n"
+        "  --conf STRING        options of every allocator named; BERM_CONF is not read here\n"
         "  --seed N             of sizes and order; 1\n"
         "  --json               one JSON object instead of CSV\n",
     .help_more = cli_run_help_allocators,

@@ -23,7 +23,8 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv); // argv[0] is the command's name
 } cli_command_t;
 
-extern const cli_command_t cli_replay, cli_fit, cli_gen, cli_bench, cli_info, cli_conf;
+extern const cli_command_t cli_replay, cli_fit, cli_gen, cli_bench, cli_calibrate, cli_info,
+    cli_conf, cli_plot;
 
 // Prints "berm COMMAND: TEXT" on standard error as one line; returns CLI_BAD. Nothing is printed
 // for an empty text: libberm has written the line itself, as it does for bad options.
@@ -54,6 +55,9 @@ double cli_mib(uint64_t bytes);
 void cli_results_begin(berm_emit_t *emit, size_t count);
 void cli_results_end(berm_emit_t *emit, size_t count);
 
+// Without BERM_CONF and BERM_CONF_FILE: what a command measures must not depend on them.
+void cli_environment_forget(void);
+
 // A table with aligned columns: the first column left, the others right, the last left.
 enum {
     CLI_TABLE_COLUMNS = 12,
@@ -66,6 +70,8 @@ typedef struct cli_table {
     char cells[CLI_TABLE_ROWS][CLI_TABLE_COLUMNS][CLI_TABLE_CELL];
 } cli_table_t;
 
+// The first rows: a name for each column, as many lines as the one with most newlines has.
+void cli_table_head(cli_table_t *table, const char *const *names, size_t count);
 // Starts a row; what does not fit into the table is not kept.
 void cli_table_row(cli_table_t *table);
 void cli_table_cell(cli_table_t *table, const char *format, ...) BERM_PRINTF(2, 3);

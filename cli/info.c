@@ -74,6 +74,29 @@ static void print_device(berm_emit_t *emit, const berm_device_info_t *info) {
     berm__emit_object_end(emit);
 }
 
+static void print_devices_text(const berm_device_info_t *infos, int count) {
+    (void)printf("berm %s", berm_version());
+    if (count > 0)
+        (void)printf(", CUDA driver %d.%d", infos[0].driver_version / 1000,
+                     infos[0].driver_version % 1000 / 10);
+    (void)printf("\n%s", count == 0 ? "no device\n" : "");
+    for (int i = 0; i < count; i++) {
+        const berm_device_info_t *info = &infos[i];
+        (void)printf("\ndevice %d: %s%s\n", info->device, info->name,
+                     info->is_simulated ? " (simulated)" : "");
+        (void)printf("  memory     %.0f MiB, %.0f MiB of it free\n", cli_mib(info->memory_bytes),
+                     cli_mib(info->free_bytes));
+        if (info->has_vmm)
+            (void)printf("  vmm        yes: virtual memory management, granules of %.1f MiB\n",
+                         cli_mib(info->granule_bytes));
+        else
+            (void)printf("  vmm        no virtual memory management: berm cannot use it\n");
+        (void)printf("  ctx_event  %s: cuCtxRecordEvent\n", info->has_ctx_event ? "yes" : "no");
+        (void)printf("  rdma       %s: memory for direct access by other devices\n",
+                     info->has_rdma ? "yes" : "no");
+    }
+}
+
 static int fail_status(const char *command, berm_status_t status) {
     if (status == BERM_ERROR_OPTION_UNKNOWN || status == BERM_ERROR_OPTION_VALUE)
         return cli_fail(command, "%s", ""); // logged by the library
@@ -83,7 +106,11 @@ static int fail_status(const char *command, berm_status_t status) {
 
 static int print_no_driver(const info_arguments_t *a) {
     if (!a->is_json) {
-        (void)printf("no CUDA driver\n");
+        static const char known[] = "no CUDA driver: ";
+        const char *why = berm_error_message();
+        if (strncmp(why, known, sizeof known - 1) == 0)
+            why += sizeof known - 1;
+        (void)printf("no CUDA driver\n%s; `berm info --device sim` shows the simulated one\n", why);
         return CLI_OK;
     }
     berm_emit_t emit;
@@ -114,9 +141,12 @@ static int print_devices(const info_arguments_t *a, const char *command, int cou
         if (status != BERM_OK)
             return fail_status(command, status);
     }
+    if (!a->is_json) {
+        print_devices_text(infos, end - first);
+        return CLI_OK;
+    }
     berm_emit_t emit;
-    berm__emit_init(&emit, a->is_json ? BERM_EMIT_JSON : BERM_EMIT_TABLE, berm__emit_write_file,
-                    stdout);
+    berm__emit_init(&emit, BERM_EMIT_JSON, berm__emit_write_file, stdout);
     berm__emit_object_begin(&emit, NULL);
     berm__emit_string(&emit, "berm_version", berm_version());
     if (end > first)

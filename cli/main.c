@@ -10,7 +10,7 @@
 #include "stress/child.h"
 
 static const cli_command_t *const commands[] = {
-    &cli_replay, &cli_fit, &cli_gen, &cli_bench, &cli_info, &cli_conf,
+    &cli_replay, &cli_fit, &cli_gen, &cli_bench, &cli_calibrate, &cli_info, &cli_conf, &cli_plot,
 };
 
 static void print_help(FILE *file) {
@@ -19,7 +19,7 @@ static void print_help(FILE *file) {
                 "allocators, on a simulated or real CUDA device.\n\n",
                 file);
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(commands); i++)
-        (void)fprintf(file, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+        (void)fprintf(file, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
     (void)fputs("\n  --help     this text; berm COMMAND --help says more\n"
                 "  --version  the version of the library\n\n"
                 "Exit status: 0; 1 on a finding (out of memory, leak, hazard); 2 on bad usage or\n"
@@ -33,6 +33,13 @@ static int finish(int status) {
         return CLI_BAD;
     }
     return status;
+}
+
+static bool asks_for_help(int count, char **arguments) {
+    for (int i = 0; i < count && strcmp(arguments[i], "--") != 0; i++)
+        if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0)
+            return true;
+    return false;
 }
 
 int main(int argc, char **argv) {
@@ -53,7 +60,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(commands); i++) {
         if (strcmp(commands[i]->name, name) != 0)
             continue;
-        if (argc > 2 && strcmp(argv[2], "--help") == 0) {
+        if (asks_for_help(argc - 2, argv + 2)) {
             (void)fputs(commands[i]->help, stdout);
             if (commands[i]->help_more != NULL)
                 commands[i]->help_more();

@@ -53,6 +53,38 @@ void cli_results_end(berm_emit_t *emit, size_t count) {
     berm__emit_finish(emit);
 }
 
+// Line `number` of a text, or "".
+static const char *line_of(const char *text, int number, int *length) {
+    for (; number > 0 && text != NULL; number--)
+        text = strchr(text, '\n') != NULL ? strchr(text, '\n') + 1 : NULL;
+    if (text == NULL)
+        text = "";
+    *length = (int)strcspn(text, "\n");
+    return text;
+}
+
+static int line_count(const char *text) {
+    int count = 1;
+    for (; *text != '\0'; text++)
+        count += *text == '\n';
+    return count;
+}
+
+void cli_table_head(cli_table_t *table, const char *const *names, size_t count) {
+    int lines = 1;
+    for (size_t i = 0; i < count; i++)
+        lines = line_count(names[i]) > lines ? line_count(names[i]) : lines;
+    for (int line = 0; line < lines; line++) {
+        cli_table_row(table);
+        for (size_t i = 0; i < count; i++) {
+            // Short names stand on the last line.
+            int length = 0, number = line - (lines - line_count(names[i]));
+            const char *text = number >= 0 ? line_of(names[i], number, &length) : "";
+            cli_table_cell(table, "%.*s", length, text);
+        }
+    }
+}
+
 void cli_table_row(cli_table_t *table) {
     if (table->rows < CLI_TABLE_ROWS)
         table->rows++;
@@ -78,12 +110,16 @@ void cli_table_print(const cli_table_t *table, FILE *file) {
             widths[i] = width > widths[i] ? width : widths[i];
         }
     for (int row = 0; row < table->rows; row++) {
-        for (int i = 0; i < table->columns; i++) {
+        int last = table->columns - 1; // lines of a head may end early: no blanks at their end
+        while (last > 0 && table->cells[row][last][0] == '\0')
+            last--;
+        for (int i = 0; i <= last; i++) {
             const char *cell = table->cells[row][i];
             if (i == table->columns - 1)
                 (void)fprintf(file, "%s", cell);
             else
-                (void)fprintf(file, "%*s  ", i == 0 ? -widths[i] : widths[i], cell);
+                (void)fprintf(file, "%*s%s", i == 0 ? -widths[i] : widths[i], cell,
+                              i == last ? "" : "  ");
         }
         (void)fputc('\n', file);
     }

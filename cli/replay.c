@@ -6,69 +6,68 @@
 
 #include "cli/run_options.h"
 
-// How a run ended, in a few words.
-static void result_words(const stress_replay_result_t *r, char *words, size_t capacity) {
+// How a run ended, in a word or two.
+static const char *result_words(const stress_replay_result_t *r) {
     if (r->failure[0] != '\0')
-        (void)snprintf(words, capacity, "failed");
-    else if (!r->completed)
-        (void)snprintf(words, capacity, "out of memory at event %" PRIu64, r->oom_event);
-    else if (stress_replay_is_good(r))
-        (void)snprintf(words, capacity, "ok");
-    else
-        (void)snprintf(words, capacity,
-                       "%" PRIu64 " hazards, %" PRIu64 " leaks, %" PRIu64 " failed checks",
-                       r->hazards, r->leaked_blocks, r->check_failures);
+        return "failed";
+    if (!r->completed)
+        return "out of memory";
+    return stress_replay_is_good(r) ? "ok" : "findings";
 }
 
 static void table_head(cli_table_t *table) {
-    static const char *const names[] = {
-        "allocator", "live MiB",     "reserved MiB", "res/live",   "worst", "largest free MiB",
-        "moved MiB", "driver calls", "driver ms",    "host waits", "ns/op", "result"};
-    cli_table_row(table);
-    for (size_t i = 0; i < BERM_ARRAY_LENGTH(names); i++)
-        cli_table_cell(table, "%s", names[i]);
+    static const char *const names[] = {"allocator",
+                                        "peak\nlive\nMiB",
+                                        "peak\nreserved\nMiB",
+                                        "reserved\n/live",
+                                        "largest\nfree\nMiB",
+                                        "moved\nMiB",
+                                        "driver\ncalls",
+                                        "driver\nms",
+                                        "host\nwaits",
+                                        "ns/op",
+                                        "result"};
+    cli_table_head(table, names, BERM_ARRAY_LENGTH(names));
 }
 
 static void table_result(cli_table_t *table, const stress_replay_result_t *r) {
-    char words[CLI_TABLE_CELL];
-    result_words(r, words, sizeof words);
     cli_table_row(table);
     cli_table_cell(table, "%s", r->allocator);
     cli_table_cell(table, "%.1f", cli_mib(r->peak_live_bytes));
     cli_table_cell(table, "%.0f", cli_mib(r->peak_reserved_bytes));
     cli_table_cell(table, "%.4f", r->reserved_over_live);
-    cli_table_cell(table, "%.3f", r->worst_reserved_over_live);
-    cli_table_cell(table, "%.1f", cli_mib(r->largest_free_end_bytes));
+    cli_table_cell(table, "%.1f", cli_mib(r->largest_free_at_peak_bytes));
     cli_table_cell(table, "%.0f", cli_mib(r->moved_bytes_total));
     cli_table_cell(table, "%" PRIu64, stress_calls_all(&r->driver_calls));
     cli_table_cell(table, "%.1f", (double)r->driver_ns / 1e6);
     cli_table_cell(table, "%" PRIu64, r->host_waits);
     cli_table_cell(table, "%.0f", r->op_mean_ns);
-    cli_table_cell(table, "%s", words);
+    cli_table_cell(table, "%s", result_words(r));
 }
 
 static void print_findings(const stress_replay_result_t *r) {
-    if (r->failure[0] != '\0')
+    char text[512];
+    if (r->failure[0] != '\0') {
         (void)printf("%s: %s\n", r->allocator, r->failure);
-    else if (!r->completed)
-        (void)printf("%s: out of memory: event %" PRIu64 " of repeat %u asked for %" PRIu64
-                     " bytes\n",
-                     r->allocator, r->oom_event, r->oom_repeat + 1, r->oom_size_bytes);
+    } else if (!r->completed) {
+        stress_replay_oom_text(r, text, sizeof text);
+        (void)printf("%s: %s\n", r->allocator, text);
+        if (r->oom_message[0] != '\0')
+            (void)printf("%s: its own words: %s\n", r->allocator, r->oom_message);
+    }
     if (r->hazards > 0)
-        (void)printf("%s: first hazard: %s\n", r->allocator, r->first_hazard);
+        (void)printf("%s: %" PRIu64 " hazards, the first: %s\n", r->allocator, r->hazards,
+                     r->first_hazard);
+    if (r->leaked_blocks > 0)
+        (void)printf("%s: %" PRIu64 " leaks\n", r->allocator, r->leaked_blocks);
     if (r->check_failures > 0)
-        (void)printf("%s: first failed check: %s\n", r->allocator, r->first_check_failure);
+        (void)printf("%s: %" PRIu64 " failed checks, the first: %s\n", r->allocator,
+                     r->check_failures, r->first_check_failure);
 }
 
 static void print_trace(const trace_t *trace, const stress_replay_result_t *results, size_t count) {
     cli_table_t *table = calloc(1, sizeof *table);
-    (void)printf("%s: %s, %zu events, %zu allocs, %zu streams, peak live %.1f MiB", trace->path,
-                 trace->format, trace->event_count, trace->alloc_count, trace->stream_count,
-                 cli_mib(trace->peak_live_bytes));
-    if (trace->source_reserved_peak_bytes > 0)
-        (void)printf(", reserved when recorded %.0f MiB",
-                     cli_mib(trace->source_reserved_peak_bytes));
-    (void)printf("\n\n");
+    cli_run_print_trace(trace);
     if (table == NULL)
         return;
     table_head(table);
@@ -139,15 +138,51 @@ static int replay_run(int argc, char **argv) {
 const cli_command_t cli_replay = {
     .name = "replay",
     .summary = "run traces through allocators on a device and report",
-    .help =
-        "usage: berm replay [OPTION...] TRACE...\n\n"
-        "Runs the allocations and frees of a recorded program through an allocator and reports\n"
-        "what that needed: memory reserved against memory live, driver calls and their time,\n"
-        "waits, the largest free block, hazards, leaks. TRACE is, by its content and gzip or\n"
-        "not: a PyTorch memory snapshot, an RMM log, event CSV, or lifetimes CSV.\n\n" CLI_RUN_HELP
-        "\nThe JSON object holds what `berm replay` reports for one trace and one allocator; for\n"
-        "several it is {\"results\": [...]}. Exit status 1: out of memory, a hazard, a leak or a\n"
-        "failed check.\n",
+    .help = "usage: berm replay [OPTION...] TRACE...\n\n"
+            "Runs the allocations and frees of a recorded program through an allocator and "
+            "reports\n"
+            "what that needed: memory reserved against memory live, driver calls and their time,\n"
+            "waits, the largest free block, hazards, leaks. TRACE is, by its content and gzip or\n"
+            "not: a PyTorch memory snapshot, an RMM log, event CSV, or lifetimes "
+            "CSV.\n\n" CLI_RUN_HELP("  --device sim|cuda[:N]  where to run; the simulated device "
+                                    "is the default\n",
+                                    "  --capacity BYTES     memory of the simulated device (24G, "
+                                    "80GiB, ...); 80G\n",
+                                    "  --series FILE        writes live, allocated, active and "
+                                    "reserved bytes after every\n"
+                                    "                       event as CSV; one trace and one "
+                                    "allocator\n") "\nColumns:\n"
+                                                   "  peak live MiB        the most that the "
+                                                   "program had allocated at once, as requested\n"
+                                                   "  peak reserved MiB    the most that the "
+                                                   "allocator held from the driver\n"
+                                                   "  reserved/live        the second over the "
+                                                   "first; 1 is the least there can be\n"
+                                                   "  largest free MiB     the largest block that "
+                                                   "would need no driver call, when live was at\n"
+                                                   "                       its peak (--json has "
+                                                   "the end too)\n"
+                                                   "  moved MiB            memory that was given "
+                                                   "another address, without copying\n"
+                                                   "  driver calls, driver ms  calls of the driver "
+                                                   "and the time they took, waits apart; on the\n"
+                                                   "                       simulated device "
+                                                   "modelled by --latency. Mostly the first pass:\n"
+                                                   "                       --repeat 2 shows what a "
+                                                   "second one adds\n"
+                                                   "  host waits           times the allocator "
+                                                   "waited for the device\n"
+                                                   "  ns/op                mean host time of an "
+                                                   "alloc or a free, simulating the driver "
+                                                   "included\n"
+                                                   "  result               ok, or what is "
+                                                   "explained under the table\n"
+                                                   "\nThe JSON object holds what `berm replay` "
+                                                   "reports for one trace and one allocator; for\n"
+                                                   "several it is {\"results\": [...]}. Exit "
+                                                   "status 1: out of memory, a hazard, a leak or "
+                                                   "a\n"
+                                                   "failed check.\n",
     .help_more = cli_run_help_allocators,
     .run = replay_run,
 };

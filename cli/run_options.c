@@ -228,7 +228,18 @@ static BERM_NORETURN void child_run(cli_run_options_t *o, const stress_child_ord
     _exit(is_written && is_answered ? CLI_OK : CLI_BAD);
 }
 
+void cli_run_print_trace(const trace_t *trace) {
+    (void)printf("%s: %s, %zu events, %zu allocs, %zu streams, peak live %.1f MiB", trace->path,
+                 trace->format, trace->event_count, trace->alloc_count, trace->stream_count,
+                 cli_mib(trace->peak_live_bytes));
+    if (trace->source_reserved_peak_bytes > 0)
+        (void)printf(", reserved when recorded %.0f MiB",
+                     cli_mib(trace->source_reserved_peak_bytes));
+    (void)printf("\n\n");
+}
+
 int cli_run_open(cli_run_options_t *options, const char *command, int argc, char **argv) {
+    cli_environment_forget();
     memset(options, 0, sizeof *options);
     options->command = command;
     options->allocators[0] = stress_allocators[0];

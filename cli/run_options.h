@@ -31,6 +31,8 @@ int cli_run_open(cli_run_options_t *options, const char *command, int argc, char
 // CLI_BAD, after a line, when a file that was written could not be finished.
 int cli_run_close(cli_run_options_t *options);
 void cli_run_help_allocators(void); // a line for each
+// What a trace is, as the line above its table.
+void cli_run_print_trace(const trace_t *trace);
 
 // The value of --allocator: a comma list of names; with `is_once` each may be there once. False
 // after a line on standard error.
@@ -38,17 +40,16 @@ bool cli_parse_allocators(const char *command, const char *text, bool is_once,
                           const stress_allocator_ops_t **allocators, size_t capacity,
                           size_t *count);
 
-// The part of --help about these options.
-#define CLI_RUN_HELP                                                                               \
+// The part of --help about these options. DEVICE, CAPACITY and SERIES are a command's own lines.
+#define CLI_RUN_HELP(DEVICE, CAPACITY, SERIES)                                                     \
     "  --allocator NAME[,NAME...]  berm by default; several are compared side by side; their\n"    \
-    "                       names are below\n"                                                     \
-    "  --device sim|cuda[:N]  where to run; the simulated device is the default\n"                 \
-    "  --capacity BYTES     memory of the simulated device (24G, 80GiB, ...); 80G\n"               \
+    "                       names are below\n" DEVICE CAPACITY                                     \
     "  --latency fast|typical|slow|FILE  what driver calls cost there; FILE has lines such as\n"   \
     "                       create.base_ns=193000 (stress/latency.h)\n"                            \
     "  --limit BYTES        the most the allocator may hold reserved\n"                            \
     "  --headroom PCT       how far reserved may exceed live before pages move (berm, naive)\n"    \
-    "  --conf STRING        the allocator's own options: key:value,key:value\n"                    \
+    "  --conf STRING        the allocator's own options: key:value,key:value; BERM_CONF is not\n"  \
+    "                       read here\n"                                                           \
     "  --repeat N           runs the trace N times in a row; what is live at its end is freed\n"   \
     "  --check none|audit|full  audit (default): overlap and alignment of blocks always, the\n"    \
     "                       allocator's audit and the device's ledger 20 times a repeat; full:\n"  \
@@ -61,10 +62,7 @@ bool cli_parse_allocators(const char *command, const char *text, bool is_once,
     "  --lag-us N           by this much at most; 200\n"                                           \
     "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                          \
     "  --source-device N    which device's events of a PyTorch snapshot; the one with most\n"      \
-    "  --seed N             accepted for uniformity; a replay draws no numbers\n"                  \
-    "  --series FILE        writes live, allocated, active and reserved bytes after every event "  \
-    "as\n"                                                                                         \
-    "                       CSV; one trace and one allocator (replay)\n"                           \
+    "  --seed N             accepted for uniformity; a replay draws no numbers\n" SERIES           \
     "  --json               one JSON object on standard output\n"
 
 #endif

@@ -33,5 +33,6 @@ int main(void) {
     if (berm_alloc(448 << 20, 0, NULL, &large) != BERM_OK)
         return fprintf(stderr, "%s\n", berm_error_message()), 1;
     figures_print("one block of 448 MiB, pages moved");
+    printf("without moving pages it would need about %d MiB reserved\n", BLOCKS * 16 + 448);
     return berm_shutdown(NULL) == BERM_OK ? 0 : 1;
 }

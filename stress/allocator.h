@@ -52,6 +52,8 @@ typedef struct stress_allocator_ops {
     // As design 8 defines it; 0 where nothing is free.
     uint64_t (*largest_free)(stress_allocator_t *allocator, void *stream);
     uint64_t (*largest_obtainable)(stress_allocator_t *allocator, void *stream); // or NULL
+    // Why the last alloc failed, in its own words, or ""; NULL where it has none.
+    const char *(*message)(stress_allocator_t *allocator);
     // Can be made once a process: each replay runs in one of its own (stress/child.h), which also
     // keeps what the allocator never gives back but memory (events, contexts).
     bool is_per_process;

@@ -24,6 +24,7 @@ static struct {
     void *library;
     bool is_open, is_simulated;
     int ordinal;
+    uint64_t memory_bytes;
     berm_cu_device_t device;
     berm_cu_context_t context;
     simcuda_config_t config;
@@ -196,6 +197,9 @@ static int device_context_make(char *error, size_t error_capacity) {
     if (result != BERM_CU_SUCCESS)
         return device_error("cuCtxSetCurrent", result, error, error_capacity);
     device_state.is_open = true;
+    size_t free_bytes = 0, total_bytes = 0;
+    if (d->mem_get_info(&free_bytes, &total_bytes) == BERM_CU_SUCCESS)
+        device_state.memory_bytes = total_bytes;
     return 0;
 }
 
@@ -263,6 +267,10 @@ void stress_device_close(void) {
     if (device_state.is_open)
         (void)device_state.raw.ctx_release(device_state.device);
     device_state.is_open = false;
+}
+
+uint64_t stress_device_memory_bytes(void) {
+    return device_state.memory_bytes;
 }
 
 bool stress_device_is_simulated(void) {

@@ -90,6 +90,7 @@ int stress_device_reset(uint64_t capacity_bytes, char *error, size_t error_capac
 void stress_device_close(void);
 
 bool stress_device_is_simulated(void);
+uint64_t stress_device_memory_bytes(void); // all of it; 0: unknown
 int stress_device_ordinal(void);
 const stress_simcuda_t *stress_simcuda(void); // NULL on a real device
 // For allocators: on a real device every call through it is counted and timed.

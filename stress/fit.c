@@ -93,16 +93,30 @@ static bool fit_probe_beside(fit_t *f, uint64_t floor_bytes, uint64_t most_bytes
     return true;
 }
 
+static double mib(uint64_t bytes) {
+    return (double)bytes / (double)BERM_MIB(1);
+}
+
 static int fit_run(fit_t *f, uint64_t most_bytes) {
     uint64_t floor_bytes = berm__align_up(f->trace->peak_live_bytes, f->granule_bytes);
     if (floor_bytes == 0)
         floor_bytes = f->granule_bytes;
     uint64_t reserved_bytes = 0;
+    const char *name = f->options.ops->name;
+    bool is_limit = f->options.limit_bytes < most_bytes;
+    const char *option = is_limit ? "--limit" : "--capacity";
+    uint64_t bound_bytes = is_limit ? f->options.limit_bytes : most_bytes;
+    if (f->trace->peak_live_bytes > bound_bytes) {
+        (void)snprintf(f->error, f->error_capacity,
+                       "%s: no allocator could finish: peak live is %.1f MiB, %s %.1f MiB", name,
+                       mib(f->trace->peak_live_bytes), option, mib(bound_bytes));
+        return 1;
+    }
     int status = fit_probe(f, most_bytes, &reserved_bytes);
     if (status == 0) {
         (void)snprintf(f->error, f->error_capacity,
-                       "%s: %s does not finish with %" PRIu64 " bytes; give more with --capacity",
-                       f->trace->path, f->options.ops->name, most_bytes);
+                       "%s: does not finish with %.1f MiB; give more with %s", name,
+                       mib(bound_bytes), option);
         return 1;
     }
     if (status < 0)
@@ -151,9 +165,11 @@ int stress_fit(const trace_t *trace, const stress_replay_options_t *options,
                          ? berm__max_u64(16 * trace->peak_live_bytes, BERM_MIB(64))
                          : UINT64_C(1) << 46;
     most_bytes = berm__align_up(most_bytes, fit.granule_bytes);
+    result->most_bytes = most_bytes;
     int status = fit_run(&fit, most_bytes);
     if (status != 0)
         return status;
+    result->is_fitting = true;
     result->is_monotone = result->highest_failing_bytes < result->min_capacity_bytes;
     if (result->peak_live_bytes > 0)
         result->capacity_over_live =
@@ -165,10 +181,19 @@ void stress_fit_emit(berm_emit_t *emit, const stress_fit_result_t *r) {
     berm__emit_object_begin(emit, NULL);
     berm__emit_string(emit, "allocator", r->allocator);
     berm__emit_string(emit, "trace", r->trace);
-    berm__emit_u64(emit, "min_capacity_bytes", r->min_capacity_bytes);
+    if (r->is_fitting)
+        berm__emit_u64(emit, "min_capacity_bytes", r->min_capacity_bytes);
+    else
+        berm__emit_null(emit, "min_capacity_bytes");
     berm__emit_u64(emit, "peak_live_bytes", r->peak_live_bytes);
-    berm__emit_double(emit, "capacity_over_live", r->capacity_over_live, 6);
-    berm__emit_bool(emit, "monotone", r->is_monotone);
+    if (r->is_fitting)
+        berm__emit_double(emit, "capacity_over_live", r->capacity_over_live, 6);
+    else
+        berm__emit_null(emit, "capacity_over_live");
+    if (r->is_fitting)
+        berm__emit_bool(emit, "monotone", r->is_monotone);
+    else
+        berm__emit_null(emit, "monotone");
     berm__emit_u64(emit, "highest_failing_bytes", r->highest_failing_bytes);
     berm__emit_u64(emit, "runs", r->runs);
     berm__emit_u64(emit, "peak_reserved_bytes", r->peak_reserved_bytes);

@@ -8,7 +8,9 @@
 
 typedef struct stress_fit_result {
     const char *allocator, *trace; // borrowed
-    uint64_t min_capacity_bytes;   // the lowest at which it was seen to finish
+    bool is_fitting;               // it finished somewhere
+    uint64_t most_bytes;           // the most that was to be tried
+    uint64_t min_capacity_bytes;   // the lowest at which it was seen to finish; UINT64_MAX: none
     uint64_t peak_live_bytes;
     double capacity_over_live;
     bool is_monotone;               // no probe above min_capacity_bytes failed
@@ -22,8 +24,9 @@ typedef struct stress_fit_result {
 } stress_fit_result_t;
 
 // `options` as for a replay; capacity_bytes is the most to try, 0 being 16 times the peak of live.
-// 0; 1 when it does not finish even there (`error` says so); -1 with a line in `error` when it
-// could not run.
+// 0; 1 when it does not finish even there (`error` says so, and whether any allocator could:
+// nothing runs for what cannot); -1 with a line in `error` when it could not run. The result is
+// good to emit unless it could not run.
 int stress_fit(const trace_t *trace, const stress_replay_options_t *options,
                stress_fit_result_t *result, char *error, size_t error_capacity);
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/bits.h"
 #include "stress/child.h"
 #include "stress/histogram.h"
 #include "stress/shadow.h"
@@ -175,6 +176,22 @@ static void replay_after_event(replay_t *r, uint64_t event) {
 
 // --- events --------------------------------------------------------------------------------------
 
+static void replay_out_of_memory(replay_t *r, uint64_t event, const trace_block_t *block) {
+    stress_replay_result_t *result = r->result;
+    result->oom_event = event;
+    result->oom_size_bytes = block->size_bytes;
+    result->oom_live_bytes = r->live_bytes;
+    // Its words first: a question may set others.
+    if (r->ops->message != NULL)
+        (void)snprintf(result->oom_message, sizeof result->oom_message, "%s",
+                       r->ops->message(r->allocator));
+    stress_figures_t figures;
+    r->ops->figures(r->allocator, &figures);
+    result->oom_reserved_bytes = figures.reserved_bytes;
+    result->oom_largest_free_bytes =
+        r->ops->largest_free(r->allocator, stress_work_stream(r->work, block->stream));
+}
+
 static bool replay_alloc(replay_t *r, uint64_t event, uint32_t number) {
     const trace_block_t *block = &r->trace->blocks[number];
     void *stream = stress_work_stream(r->work, block->stream);
@@ -183,8 +200,7 @@ static bool replay_alloc(replay_t *r, uint64_t event, uint32_t number) {
     stress_result_t result = r->ops->alloc(r->allocator, block->size_bytes, stream, &addr);
     uint64_t spent_ns = clock_ns() - start_ns;
     if (result == STRESS_OUT_OF_MEMORY) {
-        r->result->oom_event = event;
-        r->result->oom_size_bytes = block->size_bytes;
+        replay_out_of_memory(r, event, block);
         return false;
     }
     if (result != STRESS_OK)
@@ -288,8 +304,7 @@ static bool replay_hazard_came(replay_t *r, uint64_t event) {
     return false;
 }
 
-// --- series
-// ---------------------------------------------------------------------------------------
+// --- series --------------------------------------------------------------------------------------
 
 static void replay_series_begin(const replay_t *r) {
     if (r->options->series != NULL)
@@ -369,6 +384,7 @@ static int replay_begin(replay_t *r, char *error, size_t error_capacity) {
     const stress_replay_options_t *options = r->options;
     if (stress_device_reset(options->capacity_bytes, error, error_capacity) != 0)
         return -1;
+    r->result->capacity_bytes = berm__min_u64(stress_device_memory_bytes(), options->limit_bytes);
     r->work = stress_work_create(r->trace->stream_count > 0 ? r->trace->stream_count : 1,
                                  &options->work, error, error_capacity);
     if (r->work == NULL)
@@ -465,7 +481,6 @@ int stress_replay(const trace_t *trace, const stress_replay_options_t *options,
     *result = (stress_replay_result_t){.allocator = options->ops->name,
                                        .trace = trace->path,
                                        .events = trace->event_count,
-                                       .capacity_bytes = options->capacity_bytes,
                                        .repeats = options->repeats,
                                        .is_simulated = stress_device_is_simulated()};
     replay_t *r = calloc(1, sizeof *r);

@@ -50,12 +50,15 @@ typedef struct stress_replay_result {
     const char *trace;          // borrowed from the trace
     uint64_t events;            // of one repeat
     uint64_t source_oom_events; // TRACE_OOM among them: passed over
-    uint64_t capacity_bytes;    // 0: unknown
+    uint64_t capacity_bytes;    // of the device or, if less, the limit; 0: unknown
     uint32_t repeats;           // asked for
     bool completed;
     uint64_t oom_event, oom_size_bytes; // where completed is false and `failure` is empty
     uint32_t oom_repeat;                // from 0
-    char failure[256];                  // another error than out of memory, in words
+    // At that moment:
+    uint64_t oom_live_bytes, oom_reserved_bytes, oom_largest_free_bytes; // the last on its stream
+    char oom_message[512]; // the allocator's own, or ""
+    char failure[256];     // another error than out of memory, in words
     uint64_t peak_live_bytes, peak_allocated_bytes, peak_reserved_bytes;
     double reserved_over_live, worst_reserved_over_live;
     uint64_t allocated_bytes_total, moved_bytes_total;
@@ -80,6 +83,9 @@ void stress_replay_result_destroy(stress_replay_result_t *result);
 
 // Whether the command ends with 0: completed, and nothing was found.
 bool stress_replay_is_good(const stress_replay_result_t *result);
+
+// Why the run ended, out of memory, as one sentence without the allocator's name.
+void stress_replay_oom_text(const stress_replay_result_t *result, char *text, size_t capacity);
 
 // One object, as the design's list has it.
 void stress_replay_emit(berm_emit_t *emit, const stress_replay_result_t *result);

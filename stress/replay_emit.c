@@ -1,9 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of `berm replay`: see stress_replay_emit in replay.h. Values that the device cannot tell
-// are null. Nothing can fail.
+// What a replay gave, in words and as the JSON of `berm replay`: see replay.h. Values that the
+// device cannot tell are null. Nothing can fail.
+#include <inttypes.h>
 #include <string.h>
 
 #include "stress/replay.h"
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (double)BERM_MIB(1);
+}
+
+void stress_replay_oom_text(const stress_replay_result_t *r, char *text, size_t capacity) {
+    char repeat[32] = "", asked[32], end[96];
+    const uint64_t wanted_bytes = r->oom_live_bytes + r->oom_size_bytes;
+    if (r->repeats > 1)
+        (void)snprintf(repeat, sizeof repeat, " of repeat %" PRIu32, r->oom_repeat + 1);
+    if (r->oom_size_bytes < BERM_MIB(1) / 10)
+        (void)snprintf(asked, sizeof asked, "%" PRIu64 " bytes", r->oom_size_bytes);
+    else
+        (void)snprintf(asked, sizeof asked, "%.1f MiB", mib(r->oom_size_bytes));
+    if (wanted_bytes > r->capacity_bytes && r->capacity_bytes != 0)
+        (void)snprintf(end, sizeof end, "no allocator could");
+    else
+        (void)snprintf(end, sizeof end, "%.1f MiB reserved, largest free %.1f MiB",
+                       mib(r->oom_reserved_bytes), mib(r->oom_largest_free_bytes));
+    (void)snprintf(text, capacity,
+                   "out of memory at event %" PRIu64 "%s: asked for %s with %.1f MiB live, %.1f of "
+                   "%.1f MiB: %s",
+                   r->oom_event, repeat, asked, mib(r->oom_live_bytes), mib(wanted_bytes),
+                   mib(r->capacity_bytes), end);
+}
 
 static void emit_known(berm_emit_t *emit, const char *key, bool is_known, uint64_t value) {
     if (is_known)

@@ -4,7 +4,6 @@
 #include "berm.h"
 
 #include <string.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "front/heap.h"

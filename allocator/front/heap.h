@@ -50,7 +50,7 @@ berm_status_t berm__heap_start(const char *options);
 berm_status_t berm__heap_stop(size_t *live_blocks);
 
 // The allocator of a device, opened on first use. DEVICE, NO_VMM, DRIVER, DEVICE_LOST.
-berm_status_t berm__heap_device(int ordinal, berm_device_t **device);
+berm_status_t berm__heap_device(int ordinal, berm_device_t **out);
 // The same, NULL if it was not used yet.
 static inline berm_device_t *berm__heap_device_opened(int ordinal) {
     return ordinal >= 0 && ordinal < BERM_DEVICES_MAX
@@ -61,8 +61,8 @@ static inline berm_device_t *berm__heap_device_opened(int ordinal) {
 // The data path.
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out);
-berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t stream);
-berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t stream);
+berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle);
+berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
 
 // Puts the options that can change into every open device; the limit only if it was set anew, since
 // berm_limit_set may have overruled it for one device. The heap's lock is held.

@@ -67,7 +67,7 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks);
 // The record of a stream, made on first sight. BERM_STREAM_NONE is the whole context. Locked; calls
 // the driver on first sight (cuStreamGetId). OUT_OF_HOST_MEMORY.
 berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
-                                  berm_stream_ref_t **stream);
+                                  berm_stream_ref_t **out);
 // The same, NULL if never seen.
 berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle);
 

@@ -177,6 +177,7 @@ static berm_status_t window_close(berm_pool_t *pool, const window_t *window, uin
             head = range;
         range = range->next;
     }
+    BERM_INSIST(head != NULL, "a window has at least one range");
     while (head->start_bytes + head->size_bytes < end_bytes)
         berm__ranges_absorb_next(ranges, head);
     pool->device->range_nodes_promised = pieces + 2;

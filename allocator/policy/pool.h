@@ -123,7 +123,7 @@ typedef struct berm_block {
 // The pool of a stream, made on first use, or an empty pool of a retired stream, which keeps its
 // addresses: a program that makes and destroys streams for ever needs no more of them.
 // OUT_OF_HOST_MEMORY.
-berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **pool);
+berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out);
 // Frees an empty pool's records; nothing of it is mapped.
 void berm__pool_destroy(berm_pool_t *pool);
 
@@ -187,7 +187,7 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
                                 uint64_t *occupied_bytes);
 // Takes up to `most` free slots of one slab for `user` and marks them cached; returns how many.
 uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
-                          berm_slab_t **slab, uint32_t *slots);
+                          berm_slab_t **out, uint32_t *slots);
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
 // A thread cache ends: the slabs it filled from are anyone's.
 void berm__small_disown(berm_pool_t *pool, const void *user);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // berm as one of the allocators of the harness: an adapter over the public C API and nothing else.
 //
-// Options are those of BERM_CONF; headroom and limit of the harness are added to them, and the
-// driver is the one the harness opened, whatever the environment says.
+// Options have the form of BERM_CONF; headroom and limit of the harness are added to them, and the
+// driver is the one the harness opened. A request that fails is reported by the harness, so the
+// library's warnings are off; the option log, among the options, brings them back.
 // Locks: none of its own. May fail: whatever berm.h says; out of memory and limits are one result.
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,8 +36,8 @@ static bool berm_conf_write(const stress_allocator_options_t *options, char *con
         (void)snprintf(headroom, sizeof headroom, ",headroom:%.6g", options->headroom_pct);
     if (options->limit_bytes != UINT64_MAX)
         (void)snprintf(limit, sizeof limit, ",limit:%" PRIu64, options->limit_bytes);
-    int length = snprintf(conf, CONF_CAPACITY, "driver:libcuda.so.1%s%s%s%s", headroom, limit,
-                          options->conf[0] != '\0' ? "," : "", options->conf);
+    int length = snprintf(conf, CONF_CAPACITY, "driver:libcuda.so.1,log:error%s%s%s%s", headroom,
+                          limit, options->conf[0] != '\0' ? "," : "", options->conf);
     return length >= 0 && length < CONF_CAPACITY;
 }
 
@@ -135,6 +136,11 @@ static uint64_t berm_largest_obtainable(stress_allocator_t *a, void *stream) {
     return size_bytes;
 }
 
+static const char *berm_message(stress_allocator_t *a) {
+    (void)a;
+    return berm_error_message();
+}
+
 static int berm_audit_run(stress_allocator_t *a, char *error, size_t error_capacity) {
     (void)a;
     int invariant = 0;
@@ -157,5 +163,6 @@ const stress_allocator_ops_t stress_berm_ops = {
     .peaks_reset = berm_peaks_reset,
     .largest_free = berm_largest_free,
     .largest_obtainable = berm_largest_obtainable,
+    .message = berm_message,
     .audit = berm_audit_run,
 };

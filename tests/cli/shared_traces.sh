@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 if [ -z "${BERM_SHARED:-}" ] || [ ! -d "$BERM_SHARED/traces" ]; then
-    echo 'SKIP: no recordings beside the repository'
+    echo 'SKIP: no recordings beside the repository (in ../shared/traces)'
     exit 77
 fi
 traces=$BERM_SHARED/traces

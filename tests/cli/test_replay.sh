@@ -54,8 +54,15 @@ is_json
 json "not r['completed'] and r['oom_event'] == 1 and r['oom_size_bytes'] == 3145728"
 json "r['leaked_blocks'] == 0"
 expect 1 "$BERM" replay --allocator pytorch --capacity 16M "$work/t.csv"
-grep -q 'out of memory: event 1 of repeat 1 asked for 3145728 bytes' "$work/out" || fail "oom line"
+grep -q 'pytorch: out of memory at event 1: asked for 3.0 MiB with 1.0 MiB live, 4.0 of 16.0 MiB: 2.0 MiB reserved, largest free 1.0 MiB$' "$work/out" || fail "oom line: $(cat "$work/out")"
+expect 1 "$BERM" replay --allocator berm,pytorch --capacity 2M --repeat 2 "$work/t.csv"
+for allocator in berm pytorch; do
+    grep -q "^$allocator: out of memory at event 1 of repeat 1: asked for 3.0 MiB with 1.0 MiB live, 4.0 of 2.0 MiB: no allocator could\$" "$work/out" || fail "oom line: $(cat "$work/out")"
+done
+grep -q '^berm: its own words: ' "$work/out" || fail "berm's words: $(cat "$work/out")"
 expect 1 "$BERM" replay --json --allocator pytorch --limit 16M "$work/t.csv"
+expect 1 "$BERM" replay --allocator pytorch --limit 16M "$work/t.csv"
+grep -q '4.0 of 16.0 MiB' "$work/out" || fail "oom line with a limit: $(cat "$work/out")"
 
 expect 0 "$BERM" fit --json --allocator pytorch "$work/t.csv"
 is_json
@@ -66,8 +73,22 @@ is_json
 json "[x['allocator'] for x in r['results']] == ['berm', 'naive']"
 expect 0 "$BERM" fit --allocator cudamalloc "$work/t.csv"
 grep -q '^cudamalloc' "$work/out" || fail "fit table"
-expect 1 "$BERM" fit --allocator pytorch --capacity 16M "$work/t.csv"
-says 'does not finish'
+# One that does not fit takes nothing from the others.
+expect 1 "$BERM" fit --allocator berm,pytorch --capacity 16M "$work/t.csv" "$work/t.csv"
+[ "$(grep -c '^berm  *[0-9]* ' "$work/out")" -eq 2 ] || fail "fit: $(cat "$work/out")"
+[ "$(grep -c '^pytorch  *> 16  *-' "$work/out")" -eq 2 ] || fail "fit: $(cat "$work/out")"
+grep -q '^pytorch: does not finish with 16.0 MiB; give more with --capacity$' "$work/out" ||
+    fail "fit: $(cat "$work/out")"
+grep -q '^berm fits on [0-9]* MiB where pytorch needs more than 16$' "$work/out" ||
+    fail "fit: $(cat "$work/out")"
+expect 1 "$BERM" fit --json --allocator berm,pytorch --capacity 16M "$work/t.csv"
+json "r['results'][0]['min_capacity_bytes'] and r['results'][1]['min_capacity_bytes'] is None"
+expect 1 "$BERM" fit --allocator naive --capacity 2M "$work/t.csv"
+grep -q 'no allocator could finish: peak live is 4.0 MiB, --capacity 2.0 MiB' "$work/out" ||
+    fail "fit below live: $(cat "$work/out")"
+expect 1 "$BERM" fit --allocator naive --limit 2M "$work/t.csv"
+grep -q 'no allocator could finish: peak live is 4.0 MiB, --limit 2.0 MiB' "$work/out" ||
+    fail "fit with a limit below live: $(cat "$work/out")"
 
 # Bad traces: exit 2, one line with the place, nothing run.
 bad "$work/none" "$BERM" replay "$work/none"

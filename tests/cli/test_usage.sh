@@ -8,7 +8,15 @@ expect 0 "$BERM" replay --help
 grep -q "^  pytorch " "$work/out" || fail "help does not list the allocators"
 expect 0 "$BERM" --version
 grep -qx 'berm [0-9]*\.[0-9]*\.[0-9]*' "$work/out" || fail "version"
-for command in replay fit gen info conf; do
+expect 0 "$BERM" replay nothing --help
+grep -q 'usage: berm replay' "$work/out" || fail "help after an argument"
+expect 0 "$BERM" fit --help
+grep -q -e '--series\|--device\|; 80G' "$work/out" && fail "help of fit has what does not apply"
+for command in replay fit; do
+    expect 0 "$BERM" $command --help
+    grep -q '^Columns:' "$work/out" || fail "help of $command explains no columns"
+done
+for command in replay fit gen bench plot calibrate info conf; do
     expect 0 "$BERM" $command --help
     grep -q "usage: berm $command" "$work/out" || fail "help of $command"
     bad "no option '--nothing'" "$BERM" $command --nothing

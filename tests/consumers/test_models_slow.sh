@@ -137,7 +137,7 @@ if [ -n "${BERM_SHARED:-}" ] && [ -d "$BERM_SHARED/traces" ]; then
     traces=("$work/deferred.csv" "$BERM_SHARED"/traces/*.gz "$BERM_SHARED"/traces/own/*.gz)
     units=("$BERM_SHARED"/traces/minimalloc_*.csv)
 else
-    echo 'no recordings beside the repository: only those of stress/traces'
+    echo 'no recordings beside the repository (in ../shared/traces): only those of stress/traces'
 fi
 for trace in "${traces[@]}"; do
     [ "$has_torch" = no ] || check_trace "$trace"

@@ -95,7 +95,7 @@ Test(read, shared_recordings_give_their_figures, .timeout = 100) {
     bool is_there = find_folder("BERM_SHARED", "../shared", folder, sizeof folder);
     snprintf(traces, sizeof traces, "%s/traces", folder);
     if (!is_there || access(traces, R_OK) != 0) {
-        printf("SKIP: no recordings beside the repository\n");
+        printf("SKIP: no recordings beside the repository (in ../shared/traces)\n");
         cr_skip_test();
     }
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(shared); i++) {

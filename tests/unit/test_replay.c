@@ -388,6 +388,37 @@ Test(replay, fit_says_when_it_never_finishes) {
     trace_t *trace = trace_of(HEAD "0,alloc,1,1073741824,0\n");
     stress_fit_result_t result;
     cr_assert(stress_fit(trace, &options, &result, error, sizeof error) == 1);
-    cr_assert(strstr(error, "--capacity") != NULL);
+    cr_assert_str_eq(error, "cudamalloc: no allocator could finish: peak live is 1024.0 MiB, "
+                            "--capacity 64.0 MiB");
+    cr_assert(!result.is_fitting && result.runs == 0);
     trace_destroy(trace);
+
+    options = options_of(&stress_pytorch_ops);
+    options.capacity_bytes = BERM_MIB(8);
+    trace = trace_of(small_trace);
+    cr_assert(stress_fit(trace, &options, &result, error, sizeof error) == 1);
+    cr_assert_str_eq(error, "pytorch: does not finish with 8.0 MiB; give more with --capacity");
+    cr_assert(!result.is_fitting && result.runs == 1 && result.most_bytes == BERM_MIB(8));
+    trace_destroy(trace);
+}
+
+Test(replay, out_of_memory_in_words) {
+    char text[256];
+    stress_replay_result_t r = {.capacity_bytes = BERM_MIB(10),
+                                .repeats = 1,
+                                .oom_event = 7,
+                                .oom_size_bytes = BERM_MIB(4),
+                                .oom_live_bytes = BERM_MIB(6),
+                                .oom_reserved_bytes = BERM_MIB(8),
+                                .oom_largest_free_bytes = BERM_MIB(1)};
+    stress_replay_oom_text(&r, text, sizeof text);
+    cr_assert_str_eq(text, "out of memory at event 7: asked for 4.0 MiB with 6.0 MiB live, 10.0 of "
+                           "10.0 MiB: 8.0 MiB reserved, largest free 1.0 MiB");
+    r.repeats = 3;
+    r.oom_repeat = 1;
+    r.oom_size_bytes = 512;
+    r.oom_live_bytes = BERM_MIB(10);
+    stress_replay_oom_text(&r, text, sizeof text);
+    cr_assert_str_eq(text, "out of memory at event 7 of repeat 2: asked for 512 bytes with 10.0 "
+                           "MiB live, 10.0 of 10.0 MiB: no allocator could");
 }
