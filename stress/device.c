@@ -34,7 +34,7 @@ static struct {
 } device_state;
 
 // POSIX lets an object pointer from dlsym hold a function; ISO C has no cast for it.
-static bool device_symbol(void *library, const char *name, void *function, char *error,
+bool stress_device_symbol(void *library, const char *name, void *function, char *error,
                           size_t error_capacity) {
     void *found = dlsym(library, name);
     if (found == NULL) {
@@ -78,7 +78,8 @@ static int device_driver_load(void *library, stress_driver_t *d, char *error,
         {"cuEventSynchronize", &d->event_synchronize},
     };
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(symbols); i++)
-        if (!device_symbol(library, symbols[i].name, symbols[i].function, error, error_capacity))
+        if (!stress_device_symbol(library, symbols[i].name, symbols[i].function, error,
+                                  error_capacity))
             return -1;
     return 0;
 }
@@ -105,7 +106,8 @@ static int device_simcuda_load(void *library, stress_simcuda_t *s, char *error,
         {"simcuda_calls", &s->calls},
     };
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(symbols); i++)
-        if (!device_symbol(library, symbols[i].name, symbols[i].function, error, error_capacity))
+        if (!stress_device_symbol(library, symbols[i].name, symbols[i].function, error,
+                                  error_capacity))
             return -1;
     return 0;
 }

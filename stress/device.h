@@ -89,6 +89,11 @@ int stress_device_open(const stress_device_options_t *options, char *error, size
 int stress_device_reset(uint64_t capacity_bytes, char *error, size_t error_capacity);
 void stress_device_close(void);
 
+// Stores the function `name` of the loaded driver `library` in the function pointer at `function`.
+// False and a line in `error` if the driver lacks it.
+bool stress_device_symbol(void *library, const char *name, void *function, char *error,
+                          size_t error_capacity);
+
 bool stress_device_is_simulated(void);
 uint64_t stress_device_memory_bytes(void); // all of it; 0: unknown
 int stress_device_ordinal(void);

@@ -156,7 +156,6 @@ static berm_range_t *range_insert_after(berm_ranges_t *ranges, berm_range_t *ran
     if (range->next != NULL)
         range->next->prev = node;
     range->next = node;
-    ranges->range_count++;
     return node;
 }
 
@@ -168,7 +167,6 @@ static void range_drop(berm_ranges_t *ranges, berm_range_t *range) {
     if (range->next != NULL)
         range->next->prev = range->prev;
     berm__node_slab_give(ranges->nodes, range);
-    ranges->range_count--;
 }
 
 berm_range_t *berm__ranges_carve(berm_ranges_t *ranges, berm_range_t *range, uint64_t start_bytes,
@@ -310,7 +308,6 @@ bool berm__ranges_init(berm_ranges_t *ranges, uint64_t span_bytes, berm_node_sla
         return false;
     *all = (berm_range_t){.size_bytes = span_bytes, .state = BERM_RANGE_VOID};
     ranges->first = all;
-    ranges->range_count = 1;
     bin_insert(ranges, all);
     return true;
 }

@@ -88,7 +88,6 @@ typedef struct berm_ranges {
     berm_range_t *first;
     uint64_t span_bytes;
     uint64_t free_bytes;
-    uint64_t range_count;
     berm_node_slab_t *nodes;
     berm_bins_t free, voids;
 } berm_ranges_t;

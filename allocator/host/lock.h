@@ -17,10 +17,9 @@
 #endif
 
 // For variables at file scope (clang resolves no sibling members in C): protected by the mutex m.
-// For functions: the caller holds m; must not hold m.
+// For functions: the caller holds m.
 #define BERM_GUARDED_BY(m)      BERM_LOCK_ATTRIBUTE(guarded_by(m))
 #define BERM_REQUIRES(m)        BERM_LOCK_ATTRIBUTE(requires_capability(m))
-#define BERM_EXCLUDES(m)        BERM_LOCK_ATTRIBUTE(locks_excluded(m))
 #define BERM_ACQUIRES(m)        BERM_LOCK_ATTRIBUTE(acquire_capability(m))
 #define BERM_RELEASES(m)        BERM_LOCK_ATTRIBUTE(release_capability(m))
 #define BERM_ASSERTS_HELD(m)    BERM_LOCK_ATTRIBUTE(assert_capability(m))

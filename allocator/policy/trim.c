@@ -39,10 +39,9 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
         uint64_t excess = berm__device_cached_bytes(device) - keep_bytes, taken = 0;
         uint64_t granules = (excess + device->gpu.granule_bytes - 1) >> lg;
         uint64_t idle = berm__phys_idle_granules(&device->phys);
-        if (granules > idle && first != &device->pools) {
+        if (granules > idle && first != &device->pools)
             status = berm__steal_passed(BERM_CONTAINER_OF(first, berm_pool_t, link),
                                         granules - idle, &taken);
-        }
         uint64_t reserved = device->phys.reserved_bytes;
         if (status == BERM_OK)
             status =
@@ -72,8 +71,8 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
         berm__device_stream_drop(device, stream);
         return BERM_OK;
     }
-    // Its pages serve any stream from now on. What stays is shared with live blocks.
-    // The stream is retired whatever becomes of that.
+    // Its pages serve any stream from now on; what stays is shared with live blocks. The stream is
+    // retired whatever becomes of that.
     uint64_t taken = 0, whole = berm__steal_obtainable(pool);
     if (whole > 0)
         (void)berm__steal_passed(pool, whole, &taken);

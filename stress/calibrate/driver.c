@@ -12,17 +12,6 @@
 #define UNIT_LEAST   (UINT64_C(2) << 20)
 #define BACKED_BYTES (UINT64_C(256) << 20)
 
-static bool symbol_find(void *library, const char *name, void *function, char *error,
-                        size_t error_capacity) {
-    void *found = dlsym(library, name);
-    if (found == NULL) {
-        (void)snprintf(error, error_capacity, "the CUDA driver has no %s", name);
-        return false;
-    }
-    memcpy(function, &found, sizeof found);
-    return true;
-}
-
 // The library is loaded already; the loader finds it by its SONAME, the simulated one too.
 static int functions_find(stress_calibrate_driver_t *c, char *error, size_t error_capacity) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -42,7 +31,8 @@ static int functions_find(stress_calibrate_driver_t *c, char *error, size_t erro
     };
     bool ok = true;
     for (size_t i = 0; ok && i < BERM_ARRAY_LENGTH(symbols); i++)
-        ok = symbol_find(library, symbols[i].name, symbols[i].function, error, error_capacity);
+        ok = stress_device_symbol(library, symbols[i].name, symbols[i].function, error,
+                                  error_capacity);
     (void)dlclose(library);
     return ok ? 0 : -1;
 }
