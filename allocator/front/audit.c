@@ -47,13 +47,14 @@ static int stream_check(const berm_audit_t *audit, const berm_stream_ref_t *stre
         is_right = ticket > last;
         last = ticket;
     }
-    if (is_right && stream->open_ticket > last)
+    uint64_t open = atomic_load(&stream->open_ticket);
+    if (is_right && open > last)
         return 0;
     return berm__audit_fail(audit, 20, 0,
                             "tickets of stream 0x%" PRIxPTR " are out of order: passed %" PRIu64
                             ", %u sealed, last %" PRIu64 ", open %" PRIu64,
                             (uintptr_t)stream->handle, stream->passed_ticket, stream->sealed_count,
-                            last, stream->open_ticket);
+                            last, open);
 }
 
 // One idle list: handles of `granules` each, none of them mapped, as many as counted (I11).
@@ -189,10 +190,10 @@ int berm__audit_run(char *error, size_t error_capacity) {
         berm__mutex_lock(&device->lock);
         berm__caches_claim(device);
         broken = berm__audit_caches(&audit);
-        (void)berm__caches_hold(device);
+        berm__device_freeze(device);
         if (broken == 0)
             broken = device_check(&audit);
-        berm__caches_release(device);
+        berm__device_thaw(device);
         berm__mutex_unlock(&device->lock);
     }
     return broken;

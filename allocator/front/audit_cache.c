@@ -2,7 +2,8 @@
 // The audit of the threads' caches and of the exchanges between them (I21), before they are emptied
 // for the rest of the audit.
 //
-// Locks: the device's, and every cache is claimed. Calls no driver, allocates nothing.
+// Locks: the device's, and every cache is claimed; takes each pool's. Calls no driver, allocates
+// nothing.
 #include "front/audit.h"
 
 #include "policy/cache.h"
@@ -72,11 +73,15 @@ static int exchange_check(const berm_audit_t *audit, const berm_pool_t *pool) {
 
 int berm__audit_caches(const berm_audit_t *audit) {
     int broken = 0;
-    BERM_LIST_EACH (const berm_cache_t, cache, &audit->device->caches, link)
-        if (broken == 0)
-            broken = cache_check(audit, cache);
-    BERM_LIST_EACH (const berm_pool_t, pool, &audit->device->pools, link)
-        if (broken == 0 && pool->exchange != NULL)
-            broken = exchange_check(audit, pool);
+    BERM_LIST_EACH (berm_cache_t, cache, &audit->device->caches, link) {
+        berm__mutex_lock(&cache->pool->lock);
+        broken = broken == 0 ? cache_check(audit, cache) : broken;
+        berm__mutex_unlock(&cache->pool->lock);
+    }
+    BERM_LIST_EACH (berm_pool_t, pool, &audit->device->pools, link) {
+        berm__mutex_lock(&pool->lock);
+        broken = broken == 0 && pool->exchange != NULL ? exchange_check(audit, pool) : broken;
+        berm__mutex_unlock(&pool->lock);
+    }
     return broken;
 }

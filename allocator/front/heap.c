@@ -7,8 +7,8 @@
 //             moving, waiting
 //   free:     address -> core/addr_dir.h -> segment -> thread's cache -> block -> policy/pool.c
 //
-// Most requests end in the cache, without a lock. The rest take the device's lock; the driver is
-// called on a miss only.
+// Most requests end in the cache, without a lock. The rest take their pool's lock. What finds
+// nothing free takes the device's first, under which the driver is called; no pool's is held then.
 #include "front/heap.h"
 
 #include <pthread.h>
@@ -73,19 +73,73 @@ static void work_log(const berm_device_t *device, uint64_t size_bytes, work_done
              (unsigned long long)(after.host_waits - before.host_waits));
 }
 
-// The calling thread's cache of a pool, made by the first allocation that has to take the lock. The
-// pool without a stream has none, since every free into it waits.
+static uint64_t epoch_now(void) {
+    return atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed);
+}
+
+// The calling thread's cache of a pool, made by the first call that has to take the device's lock,
+// which is held. The pool without a stream has one that keeps nothing, since every free into it
+// waits. NULL: no room in the thread's table, no memory, or the pool is not the handle's.
 static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
-    uint64_t epoch = atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed);
-    if (!berm__heap.options.thread_cache || pool->stream->handle == BERM_STREAM_NONE ||
-        pool->stream->handle != handle)
+    if (pool->stream->handle != handle || pool->stream->is_retired)
         return NULL;
-    berm_cache_t *cache = berm__thread_cache(epoch, pool->device->gpu.ordinal, handle);
+    berm_cache_t *cache = berm__thread_cache(epoch_now(), pool->device->gpu.ordinal, handle);
     if (cache != NULL && (cache->pool != pool || cache->is_retired)) {
         berm__thread_cache_drop(cache); // of an earlier stream with the same handle
         cache = NULL;
     }
-    return cache != NULL ? cache : berm__thread_cache_make(epoch, pool);
+    bool is_keeping = berm__heap.options.thread_cache && handle != BERM_STREAM_NONE;
+    return cache != NULL ? cache : berm__thread_cache_make(epoch_now(), pool, is_keeping);
+}
+
+// From the pool of the thread's cache. The caller is inside the cache, or holds the device's lock.
+static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
+                                   uint64_t alignment_bytes, bool may_map, berm_addr_t *out) {
+    berm_pool_t *pool = cache->pool;
+    berm_counts_t *counts = cache->counts;
+    uint64_t occupied;
+    berm__counts_number_secure(counts, pool->device);
+    berm__mutex_lock(&pool->lock);
+    if (alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_exchange(cache, size_bytes) &&
+        berm__cache_alloc(cache, size_bytes, out)) {
+        berm__mutex_unlock(&pool->lock);
+        return BERM_OK;
+    }
+    const berm_request_t request = {.size_bytes = size_bytes,
+                                    .alignment_bytes = alignment_bytes,
+                                    .number = counts->number_next,
+                                    .user = cache->large_capacity > 0 ? cache : NULL,
+                                    .may_map = may_map};
+    berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
+    if (BERM_LIKELY(status == BERM_OK)) {
+        counts->number_next++;
+        berm__counts_alloc(counts, size_bytes, occupied);
+        berm__cache_refill(cache, size_bytes);
+    }
+    berm__mutex_unlock(&pool->lock);
+    if (BERM_UNLIKELY(berm__counts_are_large(counts)))
+        berm__counts_merge(counts, pool->device);
+    return status;
+}
+
+// For a thread that has no room for another cache. The device's lock is held.
+static berm_status_t alloc_without_cache(berm_pool_t *pool, uint64_t size_bytes,
+                                         uint64_t alignment_bytes, berm_addr_t *out) {
+    berm_device_t *device = pool->device;
+    berm_counts_t counts = {0};
+    uint64_t occupied;
+    const berm_request_t request = {.size_bytes = size_bytes,
+                                    .alignment_bytes = alignment_bytes,
+                                    .number = atomic_fetch_add(&device->request_count, 1) + 1,
+                                    .may_map = true};
+    berm__mutex_lock(&pool->lock);
+    berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
+    if (status == BERM_OK) {
+        berm__counts_alloc(&counts, size_bytes, occupied);
+        berm__counts_merge(&counts, device);
+    }
+    berm__mutex_unlock(&pool->lock);
+    return status;
 }
 
 static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
@@ -93,7 +147,6 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
                                   berm_addr_t *out) {
     berm_stream_ref_t *stream;
     berm_pool_t *pool;
-    berm_cache_t *cache;
     if (BERM_UNLIKELY(size_bytes > device->gpu.memory_bytes))
         return BERM_ERROR_OUT_OF_DEVICE_MEMORY;
     if (BERM_UNLIKELY(size_bytes > device->limit_bytes && size_bytes > device->phys.reserved_bytes))
@@ -103,33 +156,14 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
         status = berm__pool_of(device, stream, &pool);
     if (status != BERM_OK)
         return status;
-    cache = cache_of_thread(pool, handle);
-    berm__caches_merge_own(device);
-    if (cache != NULL) {
-        berm__cache_numbers_take(cache);
-        bool is_plain = alignment_bytes == BERM_RANGE_UNIT_BYTES;
-        if (is_plain && berm__cache_exchange(cache, size_bytes) &&
-            berm__cache_alloc(cache, size_bytes, out))
-            return BERM_OK;
-    }
-    status = berm__pool_alloc(pool, size_bytes, alignment_bytes, cache, out);
-    if (status == BERM_OK && cache != NULL)
-        berm__cache_refill(cache, size_bytes);
-    return status;
+    berm_cache_t *cache = cache_of_thread(pool, handle);
+    return cache != NULL ? alloc_by_pool(cache, size_bytes, alignment_bytes, true, out)
+                         : alloc_without_cache(pool, size_bytes, alignment_bytes, out);
 }
 
-berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
-                               berm_stream_t stream, berm_addr_t *out) {
-    stream = berm__stream_normalize(stream);
-    berm_cache_t *cache = berm__thread_cache(
-        atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed), ordinal, stream);
-    if (BERM_LIKELY(cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
-                    berm__cache_enter(cache))) {
-        bool is_hit = berm__cache_alloc(cache, size_bytes, out);
-        berm__cache_leave(cache);
-        if (BERM_LIKELY(is_hit))
-            return audit_after(BERM_OK);
-    }
+// With the device's lock: the first request on a stream, and those that find nothing free.
+static berm_status_t alloc_slow(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                                berm_stream_t stream, berm_addr_t *out) {
     berm_device_t *device;
     berm_status_t status = berm__heap_device(ordinal, &device);
     if (BERM_UNLIKELY(status != BERM_OK))
@@ -144,7 +178,36 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
     work_log(device, size_bytes, before, after);
     if (BERM_UNLIKELY(status != BERM_OK))
         BERM_LOG(BERM_LOG_WARN, "%s", berm__error_text());
-    return audit_after(status);
+    return status;
+}
+
+// What the cache does not have.
+static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64_t alignment_bytes,
+                                int ordinal, berm_stream_t stream, berm_addr_t *out) {
+    if (BERM_LIKELY(cache != NULL)) {
+        berm__deferred_tick(cache->pool);
+        if (BERM_LIKELY(berm__cache_enter(cache))) {
+            berm_status_t status = alloc_by_pool(cache, size_bytes, alignment_bytes, false, out);
+            berm__cache_leave(cache);
+            if (BERM_LIKELY(status == BERM_OK))
+                return audit_after(BERM_OK);
+        }
+    }
+    return audit_after(alloc_slow(size_bytes, alignment_bytes, ordinal, stream, out));
+}
+
+berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                               berm_stream_t stream, berm_addr_t *out) {
+    stream = berm__stream_normalize(stream);
+    berm_cache_t *cache = berm__thread_cache(epoch_now(), ordinal, stream);
+    if (BERM_LIKELY(cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
+                    berm__cache_enter(cache))) {
+        bool is_hit = berm__cache_alloc(cache, size_bytes, out);
+        berm__cache_leave(cache);
+        if (BERM_LIKELY(is_hit))
+            return audit_after(BERM_OK);
+    }
+    return alloc_miss(cache, size_bytes, alignment_bytes, ordinal, stream, out);
 }
 
 static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {
@@ -160,32 +223,90 @@ static berm_segment_t *segment_find(berm_addr_t addr, berm_device_t **device) {
     return segment;
 }
 
-// Frees under the lock: into the thread's cache after all, if making room there is enough.
-static berm_status_t free_locked(berm_device_t *device, berm_segment_t *segment, berm_addr_t addr,
-                                 berm_stream_t handle, berm_cache_t *cache) {
+// Into the pool of the thread's cache, inside it: into the cache after all, if making room there is
+// enough. BERM_ERROR_STATE: other streams use the block.
+static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
     berm_block_t block;
-    berm_stream_ref_t *stream;
+    berm_freed_t freed;
+    berm_pool_t *pool = cache->pool;
+    berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
-    if (BERM_UNLIKELY(status != BERM_OK))
-        return status;
-    berm__caches_merge_own(device);
+    if (status == BERM_OK && !(berm__cache_make_room(cache, block.size_bytes) &&
+                               berm__cache_free(cache, segment, addr) == BERM_OK)) {
+        status = berm__pool_free_own(&block, &freed);
+        if (status == BERM_OK)
+            berm__counts_free(cache->counts, freed.requested_bytes, freed.occupied_bytes);
+    }
+    berm__mutex_unlock(&pool->lock);
+    if (BERM_UNLIKELY(berm__counts_are_large(cache->counts)))
+        berm__counts_merge(cache->counts, pool->device);
+    return status;
+}
+
+// Counts a free that went by no cache of its pool: with what the thread has counted so far, so that
+// peaks are right. The pool's lock is held, so that no audit comes between the free and its count.
+static void freed_count(berm_device_t *device, const berm_freed_t *freed) {
+    berm_cache_t *cache = berm__thread_cache_any(epoch_now(), device);
+    if (cache != NULL && berm__cache_enter(cache)) {
+        berm__counts_free(cache->counts, freed->requested_bytes, freed->occupied_bytes);
+        berm__counts_merge(cache->counts, device);
+        berm__cache_leave(cache);
+    } else {
+        berm__counts_free_now(device, freed->requested_bytes, freed->occupied_bytes);
+    }
+    if (freed->is_awaited)
+        berm__counts_await(device, freed->occupied_bytes);
+}
+
+// Whatever stream is named, if any.
+static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                               berm_stream_t handle) {
+    berm_device_t *device = pool->device;
+    berm_stream_ref_t *stream;
+    if (berm__device_stream_take(device, handle, &stream) != BERM_OK)
+        // When all work is done it does not matter which stream was named.
+        return berm__pool_free_waiting(pool, segment, addr, NULL);
+    berm_block_t block;
+    berm_freed_t freed;
+    berm__mutex_lock(&pool->lock);
+    berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    if (status == BERM_OK)
+        status = berm__pool_free(&block, stream, &freed);
+    if (status == BERM_OK)
+        freed_count(device, &freed);
+    berm__mutex_unlock(&pool->lock);
+    if (BERM_UNLIKELY(status == BERM_ERROR_OUT_OF_HOST_MEMORY))
+        status = berm__pool_free_waiting(pool, segment, addr, stream);
+    berm__device_stream_give(stream);
+    return status;
+}
+
+// For a thread that has no cache of the pool yet; NULL if it cannot have one.
+static berm_cache_t *cache_make(berm_pool_t *pool, berm_stream_t handle) {
+    if (!berm__thread_has_room(epoch_now()))
+        return NULL;
+    berm__mutex_lock(&pool->device->lock);
+    berm_cache_t *cache = cache_of_thread(pool, handle);
+    berm__mutex_unlock(&pool->device->lock);
+    return cache;
+}
+
+// What the cache has no room for, or may not take.
+static berm_status_t free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr,
+                               berm_stream_t handle) {
+    berm_pool_t *pool = segment->pool;
+    berm_status_t status = BERM_ERROR_STATE;
     if (cache == NULL)
-        cache = cache_of_thread(block.pool, handle);
-    if (cache != NULL && cache->pool == block.pool && !cache->is_retired) {
-        if (berm__cache_make_room(cache, block.size_bytes) &&
-            berm__cache_free(cache, segment, addr) == BERM_OK)
-            return BERM_OK;
+        cache = cache_make(pool, handle);
+    if (cache != NULL && cache->pool == pool && berm__cache_enter(cache)) {
+        status = free_by_pool(cache, segment, addr);
+        berm__cache_leave(cache);
     }
-    if (berm__device_stream(device, handle, &stream) != BERM_OK) {
-        // No host memory to remember a stream: when all work is done, it does not matter which.
-        bool is_pushed, is_done = berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK &&
-                                  berm__gpu_synchronize(&device->gpu) == BERM_CU_SUCCESS;
-        berm__gpu_leave(&device->gpu, is_pushed);
-        if (!is_done)
-            return BERM_ERROR_OUT_OF_HOST_MEMORY;
-        stream = block.pool->stream;
-    }
-    return berm__pool_free(&block, stream);
+    if (status == BERM_ERROR_STATE)
+        status = free_slow(pool, segment, addr, handle);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        status = address_error(status, addr);
+    return audit_after(status);
 }
 
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle) {
@@ -196,20 +317,14 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
         return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
     if (BERM_UNLIKELY(ordinal != BERM_DEVICE_ANY && ordinal != device->gpu.ordinal))
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
-    berm_cache_t *cache = berm__thread_cache(
-        atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed), device->gpu.ordinal, handle);
+    berm_cache_t *cache = berm__thread_cache(epoch_now(), device->gpu.ordinal, handle);
     if (BERM_LIKELY(cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache))) {
         berm_status_t cached = berm__cache_free(cache, segment, addr);
         berm__cache_leave(cache);
         if (BERM_LIKELY(cached == BERM_OK))
             return audit_after(BERM_OK);
     }
-    berm__mutex_lock(&device->lock);
-    berm_status_t status = free_locked(device, segment, addr, handle, cache);
-    berm__mutex_unlock(&device->lock);
-    if (BERM_UNLIKELY(status != BERM_OK))
-        status = address_error(status, addr);
-    return audit_after(status);
+    return free_miss(cache, segment, addr, handle);
 }
 
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
@@ -219,13 +334,16 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
         return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
     berm_block_t block;
     berm_stream_ref_t *stream;
-    berm__mutex_lock(&device->lock);
-    berm_status_t status = berm__pool_block_find(segment, addr, &block);
-    if (status == BERM_OK)
-        status = berm__device_stream(device, handle, &stream);
+    berm_pool_t *pool = segment->pool;
+    berm_status_t status = berm__device_stream_take(device, handle, &stream);
+    if (status != BERM_OK)
+        return address_error(status, addr);
+    berm__mutex_lock(&pool->lock);
+    status = berm__pool_block_find(segment, addr, &block);
     if (status == BERM_OK)
         status = berm__pool_use_add(&block, stream);
-    berm__mutex_unlock(&device->lock);
+    berm__mutex_unlock(&pool->lock);
+    berm__device_stream_give(stream);
     if (status != BERM_OK)
         status = address_error(status, addr);
     return audit_after(status);

@@ -44,9 +44,10 @@ berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
                                     berm_stream_t handle, berm_status_t status) {
     bool is_shortage = status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT;
     char wanted[40], limit[40] = "no limit", outside[80] = "";
-    uint64_t free_bytes, obtainable;
+    uint64_t free_bytes, obtainable, live, live_peak;
     device->out_of_memory += is_shortage;
     bool is_known = memory_read(device, handle, &free_bytes, &obtainable);
+    berm__counts_requested_read(device, &live, &live_peak);
     if (size_bytes < BERM_MIB(1))
         (void)snprintf(wanted, sizeof wanted, "%llu bytes", (unsigned long long)size_bytes);
     else
@@ -63,7 +64,7 @@ berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
         status,
         "%s wanted on device %d: %s; largest obtainable %llu MiB; live %llu MiB, "
         "cached %llu MiB, reserved %llu MiB, %sdevice %llu MiB, %s",
-        wanted, device->gpu.ordinal, cause_text(status), mib(obtainable),
-        mib(device->requested.current), mib(berm__device_cached_bytes(device)),
-        mib(device->phys.reserved_bytes), outside, mib(device->gpu.memory_bytes), limit);
+        wanted, device->gpu.ordinal, cause_text(status), mib(obtainable), mib(live),
+        mib(berm__device_cached_bytes(device)), mib(device->phys.reserved_bytes), outside,
+        mib(device->gpu.memory_bytes), limit);
 }

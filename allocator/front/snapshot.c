@@ -218,10 +218,11 @@ static void emit_pool(berm_emit_t *emit, const berm_pool_t *pool) {
     berm__emit_bool(emit, "is_retired", pool->stream->is_retired);
     berm__emit_u64(emit, "open_ticket", pool->stream->open_ticket);
     berm__emit_u64(emit, "passed_ticket", pool->stream->passed_ticket);
-    berm__emit_u64(emit, "requested_bytes", pool->requested_bytes);
-    berm__emit_u64(emit, "allocated_bytes", pool->allocated_bytes);
+    const berm_pool_live_t live = berm__pool_live_read(pool);
+    berm__emit_u64(emit, "requested_bytes", live.requested_bytes);
+    berm__emit_u64(emit, "allocated_bytes", live.allocated_bytes);
     berm__emit_u64(emit, "deferred_bytes", pool->deferred_bytes);
-    berm__emit_u64(emit, "blocks", pool->blocks);
+    berm__emit_u64(emit, "blocks", live.blocks);
     berm__emit_array_begin(emit, "segments");
     BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link)
         emit_segment(emit, segment);
@@ -298,9 +299,9 @@ static void emit_devices(berm_emit_t *emit) {
         if (device == NULL)
             continue;
         berm__mutex_lock(&device->lock);
-        (void)berm__caches_hold(device);
+        berm__device_freeze(device);
         emit_device(emit, device);
-        berm__caches_release(device);
+        berm__device_thaw(device);
         berm__mutex_unlock(&device->lock);
     }
     berm__emit_array_end(emit);

@@ -33,12 +33,14 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     berm__caches_merge(device);
     const berm_phys_t *phys = &device->phys;
     stats->pools = device->pool_count;
+    berm__mutex_lock(&device->figures_lock);
     stats->requested_bytes = device->requested;
     stats->allocated_bytes = device->allocated;
     stats->active_bytes = device->active;
-    stats->reserved_bytes = reserved_figure(phys);
     stats->blocks = device->blocks;
-    stats->cached_bytes = berm__device_cached_bytes(device);
+    berm__mutex_unlock(&device->figures_lock);
+    stats->reserved_bytes = reserved_figure(phys);
+    stats->cached_bytes = phys->reserved_bytes - stats->active_bytes.current;
     stats->limit_bytes = device->limit_bytes;
     stats->granule_bytes = device->gpu.granule_bytes;
     stats->address_bytes = device->address_bytes;
@@ -94,8 +96,10 @@ berm_status_t berm_stats_peaks_reset(int ordinal) {
     berm__caches_merge(device);
     berm_figure_t *const figures[] = {&device->requested, &device->allocated, &device->active,
                                       &device->blocks};
+    berm__mutex_lock(&device->figures_lock);
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(figures); i++)
         figures[i]->peak = figures[i]->current;
+    berm__mutex_unlock(&device->figures_lock);
     device->phys.reserved_peak_bytes = device->phys.reserved_bytes;
     device->phys.mapping_peak = device->phys.mapping_count;
     berm__mutex_unlock(&device->lock);

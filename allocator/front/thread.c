@@ -79,7 +79,24 @@ void berm__thread_cache_drop(berm_cache_t *cache) {
     berm__cache_destroy(cache);
 }
 
-berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool) {
+berm_cache_t *berm__thread_cache_any(uint64_t epoch, const berm_device_t *device) {
+    berm_thread_t *thread = berm__thread;
+    if (thread == NULL || thread->epoch != epoch)
+        return NULL;
+    for (uint32_t i = 0; i < thread->count; i++)
+        if (thread->caches[i]->pool->device == device)
+            return thread->caches[i];
+    return NULL;
+}
+
+bool berm__thread_has_room(uint64_t epoch) {
+    berm_thread_t *thread = berm__thread;
+    if (thread == NULL)
+        return !is_ending;
+    return thread->epoch != epoch || thread->count < BERM_THREAD_CACHES_MAX;
+}
+
+berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool, bool is_keeping) {
     berm_thread_t *thread = thread_make(epoch);
     for (uint32_t i = 0; thread != NULL && i < thread->count;) {
         berm_cache_t *cache = thread->caches[i];
@@ -90,7 +107,7 @@ berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool) {
     }
     if (thread == NULL || thread->count == BERM_THREAD_CACHES_MAX)
         return NULL;
-    berm_cache_t *cache = berm__cache_create(pool);
+    berm_cache_t *cache = berm__cache_create(pool, is_keeping);
     if (cache != NULL) {
         thread->caches[thread->count++] = cache;
         thread->last = cache;

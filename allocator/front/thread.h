@@ -39,9 +39,13 @@ static inline berm_cache_t *berm__thread_cache(uint64_t epoch, int ordinal, berm
     return NULL;
 }
 
-// The same for a pool, made if there is room; NULL if not, or after the thread's end began. The
-// device's lock is held.
-berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool);
+// A cache of the calling thread on the device, or NULL. Never takes a lock.
+berm_cache_t *berm__thread_cache_any(uint64_t epoch, const berm_device_t *device);
+// Whether another cache would find room.
+bool berm__thread_has_room(uint64_t epoch);
+// One for a pool, made if there is room; NULL if not, or after the thread's end began. The device's
+// lock is held.
+berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool, bool is_keeping);
 // Frees the calling thread's table, whose caches are gone or are given back. No lock is held but
 // the heap's.
 void berm__thread_end(void);

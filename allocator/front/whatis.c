@@ -81,9 +81,9 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
         return BERM_OK;
     berm_device_t *device = ((berm_pool_t *)segment->pool)->device;
     berm__mutex_lock(&device->lock);
-    (void)berm__caches_hold(device);
+    berm__device_freeze(device);
     address_describe(segment, addr, whatis);
-    berm__caches_release(device);
+    berm__device_thaw(device);
     berm__mutex_unlock(&device->lock);
     return BERM_OK;
 }

@@ -7,6 +7,7 @@
 // A broken rule aborts with both names; nothing else can fail.
 #include "host/lock.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/insist.h"
@@ -14,7 +15,7 @@
 #if BERM_CHECK_LEVEL >= 1
 
 static const char *const rank_names[] = {
-    "INSTANCE", "DEVICE", "POOL", "SEGMENT", "PHYS", "STREAM", "HOST", "LOG",
+    "INSTANCE", "DEVICE", "STREAM", "POOL", "SEGMENT", "FIGURES", "HOST", "LOG",
 };
 
 enum {
@@ -57,6 +58,23 @@ static void lock_after(berm_mutex_t *mutex) {
     atomic_store_explicit(&mutex->owner, &held, memory_order_relaxed);
 }
 
+static void lock_also_before(const berm_mutex_t *mutex) {
+    bool is_device_held = false;
+    for (unsigned i = 0; i < held.count; i++)
+        is_device_held |= held.locks[i]->rank == BERM_LOCK_DEVICE;
+    if (!is_device_held)
+        lock_before(mutex);
+}
+
+static void lock_also_after(berm_mutex_t *mutex) {
+    atomic_store_explicit(&mutex->owner, &held, memory_order_relaxed);
+}
+
+static void unlock_also_before(berm_mutex_t *mutex) {
+    held_check(mutex);
+    atomic_store_explicit(&mutex->owner, NULL, memory_order_relaxed);
+}
+
 static void unlock_before(berm_mutex_t *mutex) {
     held_check(mutex);
     unsigned at = 0;
@@ -82,6 +100,18 @@ static void lock_after(berm_mutex_t *mutex) {
 }
 
 static void unlock_before(berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+static void lock_also_before(const berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+static void lock_also_after(berm_mutex_t *mutex) {
+    (void)mutex;
+}
+
+static void unlock_also_before(berm_mutex_t *mutex) {
     (void)mutex;
 }
 
@@ -114,6 +144,28 @@ BERM_NO_THREAD_ANALYSIS void berm__mutex_lock(berm_mutex_t *mutex) {
 
 BERM_NO_THREAD_ANALYSIS void berm__mutex_unlock(berm_mutex_t *mutex) {
     unlock_before(mutex);
+    int failed = pthread_mutex_unlock(&mutex->mutex);
+    BERM_INSIST(failed == 0, "mutex unlock");
+}
+
+BERM_NO_THREAD_ANALYSIS bool berm__mutex_trylock(berm_mutex_t *mutex) {
+    lock_before(mutex);
+    int failed = pthread_mutex_trylock(&mutex->mutex);
+    BERM_INSIST(failed == 0 || failed == EBUSY, "mutex trylock");
+    if (failed == 0)
+        lock_after(mutex);
+    return failed == 0;
+}
+
+BERM_NO_THREAD_ANALYSIS void berm__mutex_lock_also(berm_mutex_t *mutex) {
+    lock_also_before(mutex);
+    int failed = pthread_mutex_lock(&mutex->mutex);
+    BERM_INSIST(failed == 0, "mutex lock");
+    lock_also_after(mutex);
+}
+
+BERM_NO_THREAD_ANALYSIS void berm__mutex_unlock_also(berm_mutex_t *mutex) {
+    unlock_also_before(mutex);
     int failed = pthread_mutex_unlock(&mutex->mutex);
     BERM_INSIST(failed == 0, "mutex unlock");
 }

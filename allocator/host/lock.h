@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/defs.h"
 
@@ -28,13 +29,13 @@
 // Outermost first.
 typedef enum berm_lock_rank {
     BERM_LOCK_INSTANCE, // start, end and options of the process-wide instance
-    BERM_LOCK_DEVICE,   // the pools of a device
-    BERM_LOCK_POOL,     // free ranges and blocks of one pool
-    BERM_LOCK_SEGMENT,  // address ranges and mappings of one segment
-    BERM_LOCK_PHYS,     // handles held from the driver
-    BERM_LOCK_STREAM,   // events and waiting frees
-    BERM_LOCK_HOST,     // host memory
-    BERM_LOCK_LOG,      // leaf
+    BERM_LOCK_DEVICE,  // a device's slow path: physical memory, events, lists of pools and segments
+    BERM_LOCK_STREAM,  // the list of a device's streams
+    BERM_LOCK_POOL,    // free ranges and blocks of one pool
+    BERM_LOCK_SEGMENT, // writers of the address directory
+    BERM_LOCK_FIGURES, // a device's figures
+    BERM_LOCK_HOST,    // host memory
+    BERM_LOCK_LOG,     // leaf
 } berm_lock_rank_t;
 
 typedef struct BERM_LOCK_ATTRIBUTE(capability("mutex")) berm_mutex {
@@ -53,6 +54,15 @@ void berm__mutex_init(berm_mutex_t *mutex, berm_lock_rank_t rank, const char *na
 void berm__mutex_destroy(berm_mutex_t *mutex);
 void berm__mutex_lock(berm_mutex_t *mutex) BERM_ACQUIRES(mutex);
 void berm__mutex_unlock(berm_mutex_t *mutex) BERM_RELEASES(mutex);
+// Takes the mutex if nobody has it. Order cannot deadlock here, but is checked all the same.
+BERM_NODISCARD bool berm__mutex_trylock(berm_mutex_t *mutex)
+    BERM_LOCK_ATTRIBUTE(try_acquire_capability(true, mutex));
+
+// One more of a rank of which others are held already: for who stops all pools of a device, which
+// is allowed to one thread at a time, the one that holds the device's lock. Given back by the
+// unlock of the same kind.
+void berm__mutex_lock_also(berm_mutex_t *mutex) BERM_NO_THREAD_ANALYSIS;
+void berm__mutex_unlock_also(berm_mutex_t *mutex) BERM_NO_THREAD_ANALYSIS;
 
 // Debug builds: aborts unless this thread holds the mutex. Otherwise nothing.
 void berm__mutex_assert_held(berm_mutex_t *mutex) BERM_ASSERTS_HELD(mutex);

@@ -47,27 +47,6 @@ static uint32_t bin_capacity(unsigned size_class) {
 
 // --- the owner's side --------------------------------------------------------------------------
 
-static void count_alloc(berm_cache_counts_t *counts, uint64_t requested, uint64_t allocated) {
-    counts->requested_up += requested;
-    counts->allocated_up += allocated;
-    counts->blocks_up++;
-    int64_t live = (int64_t)(counts->requested_up - counts->requested_down);
-    if (live > counts->requested_max)
-        counts->requested_max = live;
-    live = (int64_t)(counts->allocated_up - counts->allocated_down);
-    if (live > counts->allocated_max)
-        counts->allocated_max = live;
-    live = (int64_t)(counts->blocks_up - counts->blocks_down);
-    if (live > counts->blocks_max)
-        counts->blocks_max = live;
-}
-
-static void count_free(berm_cache_counts_t *counts, uint64_t requested, uint64_t allocated) {
-    counts->requested_down += requested;
-    counts->allocated_down += allocated;
-    counts->blocks_down++;
-}
-
 // Only large blocks of exactly the size: a cached block is never cut.
 static bool large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
     uint64_t occupied = berm__align_up(size_bytes, BERM_RANGE_UNIT_BYTES);
@@ -81,16 +60,17 @@ static bool large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *o
         cache->large[i - 1] = cache->large[i];
     berm_range_t *range = entry.range;
     range->as.block.requested_bytes = size_bytes;
-    range->as.block.index = cache->index_next++;
+    range->as.block.index = cache->counts->number_next++;
     __atomic_store_n(&range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= occupied;
-    count_alloc(&cache->counts, size_bytes, occupied);
+    berm__counts_alloc(cache->counts, size_bytes, occupied);
     *out = entry.segment->base + range->start_bytes;
     return true;
 }
 
 bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
-    if (BERM_UNLIKELY(cache->index_next == cache->index_end))
+    berm_counts_t *counts = cache->counts;
+    if (BERM_UNLIKELY(counts->number_next == counts->number_end))
         return false;
     if (size_bytes > BERM_SMALL_MAX_BYTES)
         return large_alloc(cache, size_bytes, out);
@@ -101,10 +81,10 @@ bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *ou
     berm_slab_t *slab = entry->slab;
     uint64_t class_bytes = berm__size_class_bytes(size_class);
     slab->requested[entry->slot] = (uint16_t)(size_bytes - 1);
-    slab->index[entry->slot] = (uint32_t)cache->index_next++;
+    slab->index[entry->slot] = (uint32_t)counts->number_next++;
     __atomic_store_n(&slab->state[entry->slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= class_bytes;
-    count_alloc(&cache->counts, size_bytes, class_bytes);
+    berm__counts_alloc(counts, size_bytes, class_bytes);
     *out = slab->base + entry->slot * class_bytes;
     return true;
 }
@@ -115,7 +95,7 @@ static berm_status_t slot_free(berm_cache_t *cache, berm_slab_t *slab, berm_addr
     uint32_t slot = berm__size_class_slot_of(size_class, addr - slab->base);
     bool is_plain = __atomic_load_n(&slab->uses, __ATOMIC_RELAXED) == NULL && slot < slab->slots &&
                     slab->base + slot * class_bytes == addr &&
-                    cache->count[size_class] < bin_capacity(size_class);
+                    cache->count[size_class] < cache->capacity[size_class];
     if (BERM_UNLIKELY(!is_plain))
         return BERM_ERROR_STATE;
     uint64_t requested = (uint64_t)slab->requested[slot] + 1;
@@ -123,20 +103,20 @@ static berm_status_t slot_free(berm_cache_t *cache, berm_slab_t *slab, berm_addr
         return BERM_ERROR_DOUBLE_FREE;
     cache->slots[size_class][cache->count[size_class]++] = (berm_cache_slot_t){slab, slot};
     cache->bytes += class_bytes;
-    count_free(&cache->counts, requested, class_bytes);
+    berm__counts_free(cache->counts, requested, class_bytes);
     return BERM_OK;
 }
 
 static berm_status_t large_free(berm_cache_t *cache, berm_segment_t *segment, berm_range_t *range) {
     if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL ||
-        cache->large_count == BERM_CACHE_LARGE)
+        cache->large_count >= cache->large_capacity)
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
     if (!berm__range_claim(range))
         return BERM_ERROR_DOUBLE_FREE;
     cache->large[cache->large_count++] = (berm_cache_large_t){segment, range, occupied};
     cache->bytes += occupied;
-    count_free(&cache->counts, requested, occupied);
+    berm__counts_free(cache->counts, requested, occupied);
     return BERM_OK;
 }
 
@@ -151,50 +131,55 @@ berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment, ber
     return large_free(cache, segment, range);
 }
 
-// --- under the device's lock -------------------------------------------------------------------
+// --- with locks --------------------------------------------------------------------------------
 
-berm_cache_t *berm__cache_create(berm_pool_t *pool) {
+// The counts of the calling thread on the device, made for its first cache there.
+static berm_counts_t *counts_share(berm_device_t *device) {
+    berm_counts_t *counts = NULL;
+    BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link)
+        if (cache->counts->owner == &thread_mark)
+            counts = cache->counts;
+    if (counts == NULL) {
+        counts = berm__mem_alloc(sizeof *counts);
+        if (counts == NULL)
+            return NULL;
+        counts->owner = &thread_mark;
+    }
+    counts->users++;
+    return counts;
+}
+
+static void counts_unshare(berm_counts_t *counts) {
+    if (--counts->users == 0)
+        berm__mem_free(counts, sizeof *counts);
+}
+
+berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping) {
     berm_cache_t *cache = berm__mem_alloc(sizeof *cache);
     if (cache == NULL)
         return NULL;
+    cache->counts = counts_share(pool->device);
+    if (cache->counts == NULL) {
+        berm__mem_free(cache, sizeof *cache);
+        return NULL;
+    }
     cache->pool = pool;
     cache->handle = pool->stream->handle;
     cache->ordinal = pool->device->gpu.ordinal;
-    cache->owner = &thread_mark;
+    if (is_keeping) {
+        cache->large_capacity = BERM_CACHE_LARGE;
+        for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++)
+            cache->capacity[c] = (uint8_t)bin_capacity(c);
+    }
     berm__list_push_back(&pool->device->caches, &cache->link);
+    berm__mutex_lock(&pool->lock);
+    pool->cache_count++;
+    berm__mutex_unlock(&pool->lock);
     return cache;
 }
 
-static void figure_merge(berm_figure_t *figure, uint64_t up, uint64_t down, int64_t max) {
-    int64_t peak = (int64_t)figure->current + max;
-    if (peak > (int64_t)figure->peak)
-        figure->peak = (uint64_t)peak;
-    figure->current += up - down;
-    figure->total_up += up;
-    figure->total_down += down;
-}
-
-static void cache_merge(berm_cache_t *cache) {
-    berm_cache_counts_t *counts = &cache->counts;
-    berm_device_t *device = cache->pool->device;
-    uint64_t allocated = counts->allocated_up - counts->allocated_down;
-    figure_merge(&device->requested, counts->requested_up, counts->requested_down,
-                 counts->requested_max);
-    figure_merge(&device->allocated, counts->allocated_up, counts->allocated_down,
-                 counts->allocated_max);
-    figure_merge(&device->active, counts->allocated_up, counts->allocated_down,
-                 counts->allocated_max);
-    figure_merge(&device->blocks, counts->blocks_up, counts->blocks_down, counts->blocks_max);
-    cache->pool->requested_bytes += counts->requested_up - counts->requested_down;
-    cache->pool->allocated_bytes += allocated;
-    cache->pool->blocks += counts->blocks_up - counts->blocks_down;
-    *counts = (berm_cache_counts_t){0};
-}
-
-void berm__caches_merge_own(berm_device_t *device) {
-    BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link)
-        if (cache->owner == &thread_mark)
-            cache_merge(cache);
+static bool cache_is_own(const berm_cache_t *cache) {
+    return cache->counts->owner == &thread_mark;
 }
 
 static void slots_give(berm_cache_t *cache, unsigned size_class, uint32_t keep) {
@@ -213,13 +198,9 @@ static void slots_give(berm_cache_t *cache, unsigned size_class, uint32_t keep) 
 
 // --- the exchange ------------------------------------------------------------------------------
 
-static bool device_has_several_caches(const berm_device_t *device) {
-    return device->caches.next != device->caches.prev;
-}
-
 // Room for one more batch of a class, or NULL.
 static berm_cache_batch_t *exchange_room(berm_pool_t *pool, unsigned size_class) {
-    if (pool->exchange == NULL && device_has_several_caches(pool->device))
+    if (pool->exchange == NULL && pool->cache_count > 1)
         pool->exchange = berm__mem_alloc(sizeof *pool->exchange);
     struct berm_exchange *exchange = pool->exchange;
     if (exchange == NULL || exchange->count[size_class] == BERM_EXCHANGE_BATCHES)
@@ -229,11 +210,12 @@ static berm_cache_batch_t *exchange_room(berm_pool_t *pool, unsigned size_class)
 
 // The oldest half of a full bin goes to the exchange; false if there is no room.
 static bool bin_pass_on(berm_cache_t *cache, unsigned size_class) {
-    berm_cache_batch_t *batch = exchange_room(cache->pool, size_class);
+    uint32_t passed = cache->capacity[size_class] / 2U;
+    berm_cache_batch_t *batch = passed > 0 ? exchange_room(cache->pool, size_class) : NULL;
     if (batch == NULL)
         return false;
     berm_cache_slot_t *slots = cache->slots[size_class];
-    uint32_t passed = bin_capacity(size_class) / 2, kept = cache->count[size_class] - passed;
+    uint32_t kept = cache->count[size_class] - passed;
     uint64_t bytes = passed * berm__size_class_bytes(size_class);
     batch->count = passed;
     memcpy(batch->slots, slots, passed * sizeof *slots);
@@ -260,10 +242,10 @@ bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes) {
     return true;
 }
 
-static void exchange_drain(berm_pool_t *pool) {
+static bool exchange_drain(berm_pool_t *pool) {
     struct berm_exchange *exchange = pool->exchange;
     if (exchange == NULL || exchange->bytes == 0)
-        return;
+        return false;
     for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++) {
         for (uint32_t i = 0; i < exchange->count[size_class]; i++) {
             const berm_cache_batch_t *batch = &exchange->batches[size_class][i];
@@ -273,6 +255,7 @@ static void exchange_drain(berm_pool_t *pool) {
         exchange->count[size_class] = 0;
     }
     exchange->bytes = 0;
+    return true;
 }
 
 static void large_give(berm_cache_t *cache) {
@@ -285,33 +268,24 @@ static void large_give(berm_cache_t *cache) {
 
 bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES) {
-        bool has_room = cache->large_count < BERM_CACHE_LARGE;
+        bool has_room = cache->large_count < cache->large_capacity;
         if (!has_room)
             large_give(cache);
         return has_room;
     }
     unsigned size_class = berm__size_class_of(size_bytes);
-    bool is_full = cache->count[size_class] == bin_capacity(size_class);
-    if (is_full && !bin_pass_on(cache, size_class))
-        slots_give(cache, size_class, bin_capacity(size_class) / 2);
-    return true;
-}
-
-void berm__cache_numbers_take(berm_cache_t *cache) {
-    berm_device_t *device = cache->pool->device;
-    if (cache->index_next != cache->index_end)
-        return;
-    cache->index_next = device->request_count + 1;
-    device->request_count += BERM_CACHE_INDEX_BATCH;
-    cache->index_end = device->request_count + 1;
+    uint32_t capacity = cache->capacity[size_class];
+    if (cache->count[size_class] == capacity && !bin_pass_on(cache, size_class))
+        slots_give(cache, size_class, capacity / 2);
+    return capacity > 0;
 }
 
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES)
         return;
     unsigned size_class = berm__size_class_of(size_bytes);
-    uint32_t most = bin_capacity(size_class) / 2, slots[BERM_CACHE_SLOTS_MAX];
-    if (cache->count[size_class] > 0)
+    uint32_t most = cache->capacity[size_class] / 2U, slots[BERM_CACHE_SLOTS_MAX];
+    if (cache->count[size_class] > 0 || most == 0)
         return;
     berm_slab_t *slab = NULL;
     uint32_t count = berm__small_fill(cache->pool, size_class, cache, most, &slab, slots);
@@ -321,16 +295,27 @@ void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes) {
     cache->bytes += cache->count[size_class] * berm__size_class_bytes(size_class);
 }
 
-static void cache_drain(berm_cache_t *cache) {
-    for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
-        slots_give(cache, size_class, 0);
-    large_give(cache);
-    cache_merge(cache);
+// Claimed, or the caller's own.
+static bool cache_drain(berm_cache_t *cache) {
+    bool has_cached = cache->bytes > 0;
+    if (has_cached) {
+        berm__mutex_lock(&cache->pool->lock);
+        for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
+            slots_give(cache, size_class, 0);
+        large_give(cache);
+        berm__mutex_unlock(&cache->pool->lock);
+    }
+    berm__counts_merge(cache->counts, cache->pool->device);
+    return has_cached;
 }
 
 void berm__cache_destroy(berm_cache_t *cache) {
-    cache_drain(cache);
+    (void)cache_drain(cache);
+    berm__mutex_lock(&cache->pool->lock);
     berm__small_disown(cache->pool, cache);
+    cache->pool->cache_count--;
+    berm__mutex_unlock(&cache->pool->lock);
+    counts_unshare(cache->counts);
     berm__list_remove(&cache->link);
     berm__mem_free(cache, sizeof *cache);
 }
@@ -338,7 +323,7 @@ void berm__cache_destroy(berm_cache_t *cache) {
 void berm__caches_claim(berm_device_t *device) {
     bool has_others = false;
     BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link) {
-        if (cache->owner == &thread_mark)
+        if (cache_is_own(cache))
             continue; // this thread is here, so it is not inside
         atomic_store(&cache->claimed, 1);
         has_others = true;
@@ -349,7 +334,7 @@ void berm__caches_claim(berm_device_t *device) {
     if (berm__cache_is_asymmetric && membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
         process_serialize();
     BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link)
-        while (cache->owner != &thread_mark &&
+        while (!cache_is_own(cache) &&
                atomic_load_explicit(&cache->busy, memory_order_acquire) != 0)
             (void)sched_yield();
 }
@@ -375,20 +360,19 @@ void berm__caches_retire(berm_pool_t *pool) {
 void berm__caches_merge(berm_device_t *device) {
     berm__caches_claim(device);
     BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link)
-        cache_merge(cache);
+        berm__counts_merge(cache->counts, device);
     berm__caches_release(device);
 }
 
 bool berm__caches_hold(berm_device_t *device) {
     bool has_cached = false;
     berm__caches_claim(device);
-    BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link) {
-        has_cached |= cache->bytes > 0;
-        cache_drain(cache);
-    }
+    BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link)
+        has_cached |= cache_drain(cache);
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
-        has_cached |= pool->exchange != NULL && pool->exchange->bytes > 0;
-        exchange_drain(pool);
+        berm__mutex_lock(&pool->lock);
+        has_cached |= exchange_drain(pool);
+        berm__mutex_unlock(&pool->lock);
     }
     return has_cached;
 }
@@ -397,4 +381,16 @@ bool berm__caches_drain(berm_device_t *device) {
     bool has_cached = berm__caches_hold(device);
     berm__caches_release(device);
     return has_cached;
+}
+
+void berm__device_freeze(berm_device_t *device) {
+    (void)berm__caches_hold(device);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        berm__mutex_lock_also(&pool->lock);
+}
+
+void berm__device_thaw(berm_device_t *device) {
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        berm__mutex_unlock_also(&pool->lock);
+    berm__caches_release(device);
 }

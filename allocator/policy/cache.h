@@ -5,13 +5,15 @@
 // byte says CACHED. Whoever needs everything (a miss, a trim, the audit) drains the caches first,
 // so the pool's invariants are stated without them.
 //
-// Who may touch a cache:
-//   the owner   between enter and leave, without a lock; or holding the device's lock
+// Who may touch a cache, and the counts of its thread on the device (counts.h):
+//   the owner   between enter and leave; or holding the device's lock
 //   others      holding the device's lock, after claiming it (berm__caches_claim)
+// What is moved between a cache and its pool needs the pool's lock as well. An owner that is inside
+// takes no lock but its pool's, so that a claim, made with no pool's lock held, waits briefly.
 // The owner marks itself busy with a plain store; the claimer pays for the order between them with
 // membarrier(2). Where the kernel has none, the owner's mark is an atomic exchange instead.
 //
-// A hit takes no shared lock. A free makes one atomic read-modify-write: live -> cached on the
+// A hit takes no lock. A free makes one atomic read-modify-write: live -> cached on the
 // block's state, which is what catches a double free. An allocation makes none.
 //
 // Between the caches of one pool stands an exchange: half bins that one thread had too many of, for
@@ -23,7 +25,6 @@
 //   I21  every block in a cache or an exchange is CACHED, of its pool, once; bytes is the sum of
 //        their sizes
 //
-// Lock: the device's, but for what is said above.
 #ifndef BERM_POLICY_CACHE_H
 #define BERM_POLICY_CACHE_H
 
@@ -35,7 +36,6 @@ enum {
     BERM_CACHE_SLOTS_MAX = 32,          // cached slots of one class
     BERM_CACHE_CLASS_BYTES = 256 << 10, // and their bytes
     BERM_CACHE_LARGE = 1,               // cached large blocks
-    BERM_CACHE_INDEX_BATCH = 64,        // request numbers taken at a time
 };
 
 typedef struct berm_cache_slot {
@@ -53,7 +53,7 @@ typedef struct berm_cache_batch {
     berm_cache_slot_t slots[BERM_EXCHANGE_SLOTS];
 } berm_cache_batch_t;
 
-// Of a pool; under the device's lock.
+// Of a pool; under its lock.
 struct berm_exchange {
     uint64_t bytes;
     uint8_t count[BERM_SIZE_CLASS_COUNT];
@@ -66,14 +66,6 @@ typedef struct berm_cache_large {
     uint64_t size_bytes;
 } berm_cache_large_t;
 
-// What the owner did since its counts were last merged into the device's.
-typedef struct berm_cache_counts {
-    uint64_t requested_up, requested_down;
-    uint64_t allocated_up, allocated_down;
-    uint64_t blocks_up, blocks_down;
-    int64_t requested_max, allocated_max, blocks_max; // highest up - down meanwhile
-} berm_cache_counts_t;
-
 typedef struct berm_cache {
     atomic_uint busy;    // 1: the owner is inside
     atomic_uint claimed; // 1: the owner must stay out
@@ -81,15 +73,16 @@ typedef struct berm_cache {
     berm_pool_t *pool;
     berm_stream_t handle;
     int ordinal;
-    const void *owner; // the thread's mark
-    bool is_retired;   // stays claimed; under the lock
-    berm_list_t link;  // of the device's list; under the lock
+    uint32_t
+        large_capacity; // 0, as all of `capacity`: keeps nothing, serves its pool's lookup only
+    uint8_t capacity[BERM_SIZE_CLASS_COUNT];
+    berm_counts_t *counts; // shared by the thread's caches of the device
+    bool is_retired;       // stays claimed; under the device's lock
+    berm_list_t link;      // of the device's list; under the device's lock
     // The owner's, or the claimer's.
     uint64_t bytes;
-    uint64_t index_next, index_end; // numbers for requests, taken from the device in batches
     uint32_t large_count;
     berm_cache_large_t large[BERM_CACHE_LARGE]; // oldest first
-    berm_cache_counts_t counts;
     uint8_t count[BERM_SIZE_CLASS_COUNT];
     berm_cache_slot_t slots[BERM_SIZE_CLASS_COUNT][BERM_CACHE_SLOTS_MAX];
 } berm_cache_t;
@@ -98,9 +91,11 @@ typedef struct berm_cache {
 extern bool berm__cache_is_asymmetric;
 void berm__cache_mode_probe(void);
 
-// A cache of `pool` for the calling thread, in the device's list; NULL without host memory. Locked.
-berm_cache_t *berm__cache_create(berm_pool_t *pool);
-// Gives back what is cached and forgets the cache. Locked; the owner is not inside.
+// A cache of `pool` for the calling thread, in the device's list; one that keeps nothing, where
+// `is_keeping` is false. NULL without host memory. Locked.
+berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping);
+// Gives back what is cached, merges the counts, and forgets the cache. Locked; the owner is not
+// inside.
 void berm__cache_destroy(berm_cache_t *cache);
 
 // The owner's way in: false when someone has claimed the cache.
@@ -141,21 +136,20 @@ bool berm__caches_drain(berm_device_t *device);
 void berm__caches_retire(berm_pool_t *pool);
 // Adds all counts to the device's figures. Locked.
 void berm__caches_merge(berm_device_t *device);
+// Holds them, and stops every pool: nothing changes until the thaw. Locked.
+void berm__device_freeze(berm_device_t *device);
+void berm__device_thaw(berm_device_t *device);
 
-// Adds the counts of the calling thread's caches to the figures: before its own changes to them, so
-// that with one thread peaks are exact; with several they are off by what the others have not
-// merged. Locked.
-void berm__caches_merge_own(berm_device_t *device);
-// Takes a batch of numbers for requests, if the last is used up. Locked; called by the owner.
-void berm__cache_numbers_take(berm_cache_t *cache);
-// Fills an empty bin for `size_bytes` with a batch of the exchange; false if there is none. Locked;
-// called by the owner.
+// --- the owner, inside, with the pool's lock -----------------------------------------------------
+
+// Fills an empty bin for `size_bytes` with a batch of the exchange; false if there is none.
 bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
-// free slots. Locked; called by the owner.
+// free slots.
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
 // Makes room for a block of `size_bytes`: half of a full bin goes to the exchange, or back to its
-// slabs; false for a large block when one is cached, which is given back too. As refill.
+// slabs; false for a large block when one is cached, which is given back too, and where nothing is
+// kept.
 bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes);
 
 #endif

@@ -2,7 +2,9 @@
 // Freed blocks that other streams may still use. The uses' tickets are sealed together, with one
 // event for each stream however many blocks wait, and asked for in rounds: see stream.h.
 //
-// Locks: the device's; its context is current in process and wait. Invariant I15 of pool.h.
+// Locks: the device's in process, tick and wait, with its context current; of the pool's only what
+// the queue needs. Entries leave under both, so who holds the device's may read one that is there.
+// Invariant I15 of pool.h.
 #include "policy/pool.h"
 
 // While frees wait, every so many allocations look at so many of them.
@@ -21,28 +23,30 @@ static berm_deferred_t *entry_of(berm_list_t *link) {
     return BERM_CONTAINER_OF(link, berm_deferred_t, link);
 }
 
+// Both locks are held.
 static void entry_finish(berm_pool_t *pool, berm_deferred_t *entry) {
-    berm_device_t *device = pool->device;
     berm__list_remove(&entry->link);
     pool->deferred_bytes -= entry->size_bytes;
-    berm__figure_sub(&device->active, entry->size_bytes);
+    berm__counts_await_end(pool->device, entry->size_bytes);
     for (berm_use_t *use = entry->uses, *next; use != NULL; use = next) {
         next = use->next;
-        berm__use_give(device, use);
+        berm__use_give(pool, use);
     }
     if (entry->slab != NULL)
         berm__small_give(pool, entry->slab, entry->slot);
     else
         berm__large_give(pool, entry->segment, entry->range);
-    berm__node_slab_give(&device->deferred_nodes, entry);
+    berm__node_slab_give(&pool->deferred_nodes, entry);
 }
 
 // Seals the streams that freed blocks wait for, and asks them which tickets have passed. A stream
 // that cannot be asked keeps its blocks waiting; the first error is returned.
+// New streams may join the list meanwhile, at its head.
 static berm_status_t streams_refresh(berm_device_t *device) {
     berm_status_t first_error = BERM_OK;
-    BERM_LIST_EACH (berm_stream_ref_t, stream, &device->streams, link) {
-        if (stream->await_count == 0)
+    berm_stream_ref_t *stream = NULL;
+    while ((stream = berm__device_stream_next(device, stream)) != NULL) {
+        if (atomic_load(&stream->await_count) == 0)
             continue;
         berm_status_t status = berm__stream_seal(stream);
         if (status == BERM_OK)
@@ -63,6 +67,7 @@ static bool entry_has_passed(const berm_deferred_t *entry) {
 // Frees what has passed among the oldest `most` entries.
 static bool entries_sweep(berm_pool_t *pool, uint64_t most) {
     bool has_freed = false;
+    berm__mutex_lock(&pool->lock);
     for (berm_list_t *link = pool->deferred.next, *next; link != &pool->deferred && most-- > 0;
          link = next) {
         next = link->next;
@@ -71,13 +76,14 @@ static bool entries_sweep(berm_pool_t *pool, uint64_t most) {
         entry_finish(pool, entry_of(link));
         has_freed = true;
     }
+    berm__mutex_unlock(&pool->lock);
     return has_freed;
 }
 
 berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed) {
     if (freed != NULL)
         *freed = false;
-    if (berm__list_is_empty(&pool->deferred))
+    if (atomic_load(&pool->deferred_bytes) == 0)
         return BERM_OK;
     berm_status_t status = streams_refresh(pool->device);
     bool has_freed = entries_sweep(pool, UINT64_MAX);
@@ -87,27 +93,44 @@ berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed) {
 }
 
 void berm__deferred_tick(berm_pool_t *pool) {
-    if (!pool->has_unsealed && ++pool->deferred_polls < TICK_PERIOD)
+    berm_device_t *device = pool->device;
+    if (atomic_load_explicit(&pool->deferred_bytes, memory_order_relaxed) == 0)
+        return;
+    bool is_due = atomic_load_explicit(&pool->has_unsealed, memory_order_relaxed) ||
+                  atomic_fetch_add(&pool->deferred_polls, 1) + 1 >= TICK_PERIOD;
+    if (!is_due || !berm__mutex_trylock(&device->lock))
         return;
     bool is_pushed;
-    pool->deferred_polls = 0;
-    if (berm__gpu_enter(&pool->device->gpu, &is_pushed) == BERM_OK)
-        pool->has_unsealed = streams_refresh(pool->device) != BERM_OK;
-    berm__gpu_leave(&pool->device->gpu, is_pushed);
+    atomic_store(&pool->deferred_polls, 0);
+    atomic_store(&pool->has_unsealed, false); // before the seals: what comes later is seen later
+    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK && streams_refresh(device) != BERM_OK)
+        atomic_store(&pool->has_unsealed, true);
+    berm__gpu_leave(&device->gpu, is_pushed);
     (void)entries_sweep(pool, TICK_ENTRIES);
+    berm__mutex_unlock(&device->lock);
+}
+
+static berm_deferred_t *entry_oldest(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    berm_deferred_t *oldest =
+        berm__list_is_empty(&pool->deferred) ? NULL : entry_of(pool->deferred.next);
+    berm__mutex_unlock(&pool->lock);
+    return oldest;
 }
 
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited) {
     *waited = false;
-    if (berm__list_is_empty(&pool->deferred))
+    berm_deferred_t *oldest = entry_oldest(pool);
+    if (oldest == NULL)
         return BERM_OK;
-    berm_deferred_t *oldest = entry_of(pool->deferred.next);
     for (berm_use_t *use = oldest->uses; use != NULL; use = use->next) {
         berm_status_t status = berm__stream_wait(use->stream, use->ticket);
         if (status != BERM_OK)
             return status;
     }
+    berm__mutex_lock(&pool->lock);
     entry_finish(pool, oldest);
+    berm__mutex_unlock(&pool->lock);
     *waited = true;
     return BERM_OK;
 }

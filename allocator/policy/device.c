@@ -18,18 +18,25 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     device->dir = dir;
     device->limit_bytes = UINT64_MAX;
     berm__mutex_init(&device->lock, BERM_LOCK_DEVICE, "device");
+    berm__mutex_init(&device->streams_lock, BERM_LOCK_STREAM, "streams");
+    berm__mutex_init(&device->figures_lock, BERM_LOCK_FIGURES, "figures");
     berm__list_init(&device->pools);
     berm__list_init(&device->streams);
     berm__list_init(&device->caches);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
-    berm__node_slab_init(&device->range_nodes, sizeof(berm_range_t));
-    berm__node_slab_init(&device->use_nodes, sizeof(berm_use_t));
-    berm__node_slab_init(&device->deferred_nodes, sizeof(berm_deferred_t));
     return BERM_OK;
 }
 
-berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle) {
-    handle = berm__stream_normalize(handle);
+uint64_t berm__device_cached_bytes(berm_device_t *device) {
+    berm__mutex_lock(&device->figures_lock);
+    uint64_t active_bytes = device->active.current;
+    berm__mutex_unlock(&device->figures_lock);
+    return device->phys.reserved_bytes - active_bytes;
+}
+
+// --- streams -----------------------------------------------------------------------------------
+
+static berm_stream_ref_t *stream_find_locked(berm_device_t *device, berm_stream_t handle) {
     berm_stream_ref_t *last = device->stream_last;
     if (BERM_LIKELY(last != NULL && last->handle == handle))
         return last;
@@ -54,30 +61,91 @@ static void stream_id_read(berm_stream_ref_t *stream) {
     berm__gpu_leave(stream->gpu, is_pushed);
 }
 
-berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
-                                  berm_stream_ref_t **out) {
-    *out = berm__device_stream_find(device, handle);
-    if (BERM_LIKELY(*out != NULL))
-        return BERM_OK;
+berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle) {
+    handle = berm__stream_normalize(handle);
+    berm__mutex_lock(&device->streams_lock);
+    berm_stream_ref_t *stream = stream_find_locked(device, handle);
+    berm__mutex_unlock(&device->streams_lock);
+    return stream;
+}
+
+berm_stream_ref_t *berm__device_stream_next(berm_device_t *device, berm_stream_ref_t *stream) {
+    berm__mutex_lock(&device->streams_lock);
+    berm_list_t *link = stream != NULL ? stream->link.next : device->streams.next;
+    berm__mutex_unlock(&device->streams_lock);
+    return link != &device->streams ? BERM_CONTAINER_OF(link, berm_stream_ref_t, link) : NULL;
+}
+
+// First sight. The driver is asked with no lock of ours held but the caller's; two threads may do
+// so at once, and the first to be done is the record.
+static berm_status_t stream_add(berm_device_t *device, berm_stream_t handle, uint64_t uses,
+                                berm_stream_ref_t **out) {
     berm_stream_ref_t *stream = berm__mem_alloc(sizeof *stream);
     if (stream == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    berm__stream_init(stream, &device->gpu, berm__stream_normalize(handle), &device->host_waits);
+    berm__stream_init(stream, &device->gpu, handle, &device->host_waits);
     stream_id_read(stream);
-    berm__list_push_front(&device->streams, &stream->link);
-    device->stream_last = stream;
-    *out = stream;
+    berm__mutex_lock(&device->streams_lock);
+    *out = stream_find_locked(device, handle);
+    bool is_first = *out == NULL;
+    if (is_first) {
+        berm__list_push_front(&device->streams, &stream->link);
+        device->stream_last = stream;
+        *out = stream;
+    }
+    atomic_fetch_add(&(*out)->use_count, uses);
+    berm__mutex_unlock(&device->streams_lock);
+    if (!is_first)
+        berm__mem_free(stream, sizeof *stream);
     return BERM_OK;
 }
 
-void berm__device_stream_drop(berm_device_t *device, berm_stream_ref_t *stream) {
-    if (!stream->is_retired || stream->pool != NULL || stream->use_count > 0)
-        return;
-    if (device->stream_last == stream)
-        device->stream_last = NULL;
-    berm__list_remove(&stream->link);
-    berm__stream_destroy(stream);
-    berm__mem_free(stream, sizeof *stream);
+static berm_status_t stream_get(berm_device_t *device, berm_stream_t handle, uint64_t uses,
+                                berm_stream_ref_t **out) {
+    handle = berm__stream_normalize(handle);
+    berm__mutex_lock(&device->streams_lock);
+    *out = stream_find_locked(device, handle);
+    if (BERM_LIKELY(*out != NULL))
+        atomic_fetch_add(&(*out)->use_count, uses);
+    berm__mutex_unlock(&device->streams_lock);
+    return BERM_LIKELY(*out != NULL) ? BERM_OK : stream_add(device, handle, uses, out);
+}
+
+berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
+                                  berm_stream_ref_t **out) {
+    return stream_get(device, handle, 0, out);
+}
+
+berm_status_t berm__device_stream_take(berm_device_t *device, berm_stream_t handle,
+                                       berm_stream_ref_t **out) {
+    return stream_get(device, handle, 1, out);
+}
+
+static void streams_destroy(berm_list_t *streams) {
+    while (!berm__list_is_empty(streams)) {
+        berm_stream_ref_t *stream = BERM_CONTAINER_OF(streams->next, berm_stream_ref_t, link);
+        berm__list_remove(&stream->link);
+        berm__stream_destroy(stream);
+        berm__mem_free(stream, sizeof *stream);
+    }
+}
+
+void berm__device_streams_collect(berm_device_t *device) {
+    berm_list_t gone;
+    berm__list_init(&gone);
+    berm__mutex_lock(&device->streams_lock);
+    for (berm_list_t *link = device->streams.next, *next; link != &device->streams; link = next) {
+        berm_stream_ref_t *stream = BERM_CONTAINER_OF(link, berm_stream_ref_t, link);
+        next = link->next;
+        if (!stream->is_retired || stream->pool != NULL || atomic_load(&stream->use_count) > 0)
+            continue;
+        if (device->stream_last == stream)
+            device->stream_last = NULL;
+        berm__list_remove(&stream->link);
+        berm__list_push_back(&gone, &stream->link);
+    }
+    berm__mutex_unlock(&device->streams_lock);
+    streams_destroy(&gone);
 }
 
 // --- closing -----------------------------------------------------------------------------------
@@ -175,18 +243,11 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
         pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link), is_quiet);
     for (int attempt = 0; attempt < 2 && device->phys.handle_count > 0; attempt++)
         (void)berm__phys_release_idle(&device->phys, 0);
-    while (!berm__list_is_empty(&device->streams)) {
-        berm_stream_ref_t *stream =
-            BERM_CONTAINER_OF(device->streams.next, berm_stream_ref_t, link);
-        berm__list_remove(&stream->link);
-        berm__stream_destroy(stream);
-        berm__mem_free(stream, sizeof *stream);
-    }
+    streams_destroy(&device->streams);
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__gpu_close(&device->gpu);
     berm__phys_destroy(&device->phys);
-    berm__node_slab_destroy(&device->range_nodes);
-    berm__node_slab_destroy(&device->use_nodes);
-    berm__node_slab_destroy(&device->deferred_nodes);
+    berm__mutex_destroy(&device->figures_lock);
+    berm__mutex_destroy(&device->streams_lock);
     berm__mutex_destroy(&device->lock);
 }

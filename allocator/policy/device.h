@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device's allocator: its pools, streams, physical memory and figures. One lock protects all of
-// it; functions whose comment says "locked" are called with it held, and with the device's context
-// current where they may reach the driver (berm__gpu_enter).
+// One device's allocator: its pools, streams, physical memory and figures.
+//
+// Locks. `lock` is that of the slow path: whoever calls the driver, for memory or about events,
+// holds it meanwhile; it protects physical memory and the lists of pools, segments and caches. Each
+// pool has a lock of its own (pool.h), taken after it and never held over a driver call: so hits go
+// on while a miss waits for the driver. Functions whose comment says "locked" are called with
+// `lock` held and no pool's, and with the device's context current where they may reach the driver
+// (berm__gpu_enter).
 //
 // Invariants (docs/invariants.md):
 //   I16  poisoned_bytes, of the device and of each segment, is the sum of the POISONED ranges
@@ -14,24 +19,9 @@
 #include "core/addr_dir.h"
 #include "core/size_class.h"
 #include "host/lock.h"
-#include "host/node_slab.h"
 #include "policy/stream.h"
 #include "vmm/phys.h"
 #include "vmm/segment.h"
-
-// A figure over time, as berm_introspect.h defines it. While a thread's counts are not merged it
-// may be below zero; that is why it is compared as a signed number.
-static inline void berm__figure_add(berm_figure_t *figure, uint64_t amount) {
-    figure->current += amount;
-    figure->total_up += amount;
-    if ((int64_t)figure->current > (int64_t)figure->peak)
-        figure->peak = figure->current;
-}
-
-static inline void berm__figure_sub(berm_figure_t *figure, uint64_t amount) {
-    figure->current -= amount;
-    figure->total_down += amount;
-}
 
 typedef struct berm_device {
     berm_mutex_t lock;
@@ -44,17 +34,20 @@ typedef struct berm_device {
     uint64_t limit_bytes; // UINT64_MAX: none
     // Under the lock.
     berm_phys_t phys;
-    berm_list_t pools;   // berm_pool_t.link
-    berm_list_t streams; // berm_stream_ref_t.link
+    berm_list_t pools; // berm_pool_t.link
     uint32_t pool_count;
-    berm_list_t caches;             // berm_cache_t.link
-    berm_stream_ref_t *stream_last; // the stream found last: most callers have one
-    uint64_t range_nodes_promised;  // range nodes that an open window may still need
-    berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
-    // Figures.
-    berm_figure_t requested, allocated, active, blocks;
+    berm_list_t caches; // berm_cache_t.link
     uint64_t address_bytes, poisoned_bytes;
-    uint64_t request_count, moves, host_waits, retries, out_of_memory;
+    uint64_t moves, host_waits, retries, out_of_memory;
+    // Under streams_lock, which is held to look a stream up or to change the list.
+    berm_mutex_t streams_lock;
+    berm_list_t streams;            // berm_stream_ref_t.link; removed with `lock` held as well
+    berm_stream_ref_t *stream_last; // the stream found last: most callers have one
+    // Under figures_lock. Threads merge their counts into them (counts.h).
+    berm_mutex_t figures_lock;
+    berm_figure_t requested, allocated, active, blocks;
+    // Atomic.
+    atomic_uint_fast64_t request_count; // numbers of requests given out
 } berm_device_t;
 
 // Opens device `ordinal`. Errors as berm__gpu_open. `dir` is borrowed.
@@ -64,29 +57,36 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
 // When the device is lost or the driver gone, host records are freed and the driver is let be.
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks);
 
-// The record of a stream, made on first sight. BERM_STREAM_NONE is the whole context. Locked; calls
-// the driver on first sight (cuStreamGetId). OUT_OF_HOST_MEMORY.
+// The record of a stream, made on first sight. BERM_STREAM_NONE is the whole context. No pool's
+// lock is held; calls the driver on first sight (cuStreamGetId). The record stays while the caller
+// holds `lock`, or until it gives it back. OUT_OF_HOST_MEMORY.
 berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
                                   berm_stream_ref_t **out);
-// The same, NULL if never seen.
+// The same, kept until berm__device_stream_give. Without `lock`.
+berm_status_t berm__device_stream_take(berm_device_t *device, berm_stream_t handle,
+                                       berm_stream_ref_t **out);
+static inline void berm__device_stream_give(berm_stream_ref_t *stream) {
+    atomic_fetch_sub(&stream->use_count, 1);
+}
+// The one after `stream`, the first for NULL; NULL at the end. Locked.
+berm_stream_ref_t *berm__device_stream_next(berm_device_t *device, berm_stream_ref_t *stream);
+// The record, NULL if never seen. Locked.
 berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t handle);
 
 // The stream is about to be destroyed: waits for its work, makes its pool's memory idle, and
 // forgets its handle. Locked, in context.
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream);
 
-// Frees the record of a retired stream once no pool and no use names it. Locked.
-void berm__device_stream_drop(berm_device_t *device, berm_stream_ref_t *stream);
+// Frees the records of retired streams that no pool and no use names any more. Locked.
+void berm__device_streams_collect(berm_device_t *device);
 
 // Gives cached memory back until at most keep_bytes of it remain; waits for the work that still
 // uses free memory. Locked, in context. *released_bytes counts also on failure.
 berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
                                 uint64_t *released_bytes);
 
-// Reserved and free. Exact once the caches' counts are merged. Locked.
-static inline uint64_t berm__device_cached_bytes(const berm_device_t *device) {
-    return device->phys.reserved_bytes - device->active.current;
-}
+// Reserved and free, exact once the threads' counts are merged. Locked.
+uint64_t berm__device_cached_bytes(berm_device_t *device);
 
 // Physical bytes that may still be created under the limit. Locked.
 static inline uint64_t berm__device_growth_bytes(const berm_device_t *device) {

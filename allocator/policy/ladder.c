@@ -8,7 +8,8 @@
 //   5  waiting for frees of other streams, oldest first, this pool's and then the others'
 //   6  failing
 //
-// Steps 5 and on are counted as retries. Locks: the device's.
+// Steps 5 and on are counted as retries. Locks: the device's; the pool's is taken step by step, and
+// what a step finds is taken before it is given up.
 #include "policy/cache.h"
 #include "policy/pool.h"
 
@@ -26,49 +27,63 @@ static berm_status_t deferred_wait_any(berm_pool_t *pool, bool *waited) {
     return status;
 }
 
+static berm_status_t hit_locking(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                                 berm_place_t *place) {
+    berm__mutex_lock(&pool->lock);
+    (void)berm__small_flush(pool);
+    berm_status_t status = berm__large_hit(pool, size_bytes, alignment_bytes, place);
+    berm__mutex_unlock(&pool->lock);
+    return status;
+}
+
+// Steps 3 and on, in the device's context.
 static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                                  berm_segment_t **segment, berm_range_t **range) {
-    berm_device_t *device = pool->device;
-    berm_status_t status, shortage;
+                                  berm_place_t *place) {
     bool freed, waited = true, is_last = false;
     (void)berm__deferred_process(pool, &freed); // an error comes up again where it matters
-    if (freed && berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
-        return BERM_OK;
-    shortage = berm__miss_map(pool, size_bytes, alignment_bytes);
+    if (freed) {
+        berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
+        if (status != BERM_ERROR_STATE)
+            return status;
+    }
+    berm_status_t shortage = berm__miss_map(pool, size_bytes, alignment_bytes, place);
     // When nothing is left to wait for, one more try: what finished while a window was open may
     // have been in its way.
     while (is_shortage(shortage) && !is_last) {
-        device->retries++;
-        status = deferred_wait_any(pool, &waited);
-        if (status != BERM_OK)
+        pool->device->retries++;
+        if (deferred_wait_any(pool, &waited) != BERM_OK)
             break;
         is_last = !waited;
-        (void)berm__small_flush(pool);
-        if (berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
-            return BERM_OK;
-        shortage = berm__miss_map(pool, size_bytes, alignment_bytes);
+        berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
+        if (status != BERM_ERROR_STATE)
+            return status;
+        shortage = berm__miss_map(pool, size_bytes, alignment_bytes, place);
     }
-    if (shortage != BERM_OK)
-        return shortage;
-    if (berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
-        return BERM_OK;
-    return status != BERM_OK ? status : BERM_ERROR_OUT_OF_DEVICE_MEMORY;
+    return shortage;
 }
 
-berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                               berm_segment_t **segment, berm_range_t **range) {
-    berm_status_t status;
-    if (berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status) ||
-        status != BERM_OK)
+// Step 2 and on. No pool's lock is held.
+static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                                  berm_place_t *place) {
+    (void)berm__caches_drain(pool->device);
+    berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
+    if (status != BERM_ERROR_STATE)
         return status;
-    bool has_drained = berm__caches_drain(pool->device);
-    if ((berm__small_flush(pool) || has_drained) &&
-        berm__large_hit(pool, size_bytes, alignment_bytes, segment, range, &status))
-        return BERM_OK;
     bool is_pushed;
     status = berm__gpu_enter(&pool->device->gpu, &is_pushed);
     if (status == BERM_OK)
-        status = ladder_climb(pool, size_bytes, alignment_bytes, segment, range);
+        status = ladder_climb(pool, size_bytes, alignment_bytes, place);
     berm__gpu_leave(&pool->device->gpu, is_pushed);
+    return status;
+}
+
+berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                               bool may_map, berm_place_t *place) {
+    berm_status_t status = berm__large_hit(pool, size_bytes, alignment_bytes, place);
+    if (BERM_LIKELY(status != BERM_ERROR_STATE) || !may_map)
+        return status;
+    berm__mutex_unlock(&pool->lock);
+    status = ladder_start(pool, size_bytes, alignment_bytes, place);
+    berm__mutex_lock(&pool->lock);
     return status;
 }

@@ -11,13 +11,17 @@
 uint64_t berm__pool_largest_free(berm_pool_t *pool) {
     uint64_t largest = 0;
     (void)berm__caches_drain(pool->device);
+    berm__mutex_lock(&pool->lock);
     (void)berm__small_flush(pool);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         const berm_range_t *range = berm__ranges_largest_free(&segment->ranges);
         if (range != NULL)
             largest = berm__max_u64(largest, range->size_bytes);
     }
-    return largest > BERM_SMALL_MAX_BYTES ? largest : berm__small_largest(pool);
+    if (largest <= BERM_SMALL_MAX_BYTES)
+        largest = berm__small_largest(pool);
+    berm__mutex_unlock(&pool->lock);
+    return largest;
 }
 
 // A small request needs a slab: the largest one whose slab the memory is enough for.
@@ -38,7 +42,7 @@ uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
     uint64_t granules = berm__phys_idle_granules(&device->phys);
     BERM_LIST_EACH (berm_pool_t, each, &device->pools, link) {
         (void)berm__deferred_process(each, NULL); // what has passed by now is no estimate
-        (void)berm__small_flush(each);
+        (void)berm__small_flush_locking(each);
         granules += berm__steal_obtainable(each);
     }
     uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);

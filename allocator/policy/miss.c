@@ -11,7 +11,8 @@
 // Whatever fails, the window is settled by what its granules then are: mapped parts FREE, the rest
 // VOID.
 //
-// Cost: bounded by FREE_RANGES_MAX runs. Locks: the device's; its context is current.
+// Cost: bounded by FREE_RANGES_MAX runs. Locks: the device's, in its context; the pool's while a
+// window is chosen, closed and settled, and not while the driver is called.
 #include "policy/supply.h"
 
 #include "base/bits.h"
@@ -22,6 +23,9 @@ typedef struct window {
     berm_range_t *first; // the range that holds the start
     uint64_t start_bytes;
     uint64_t need;
+    // Once closed.
+    berm_range_t *busy; // all of it; NULL: settled already
+    uint64_t nodes;     // promised to it
 } window_t;
 
 // Walks a run forwards and counts VOID granules before an offset.
@@ -59,7 +63,10 @@ static void window_offer(window_t *best, berm_segment_t *segment, const cursor_t
                          uint64_t start_bytes, uint64_t need) {
     if (best->segment != NULL && need >= best->need)
         return;
-    *best = (window_t){segment, (berm_range_t *)at->range, start_bytes, need};
+    *best = (window_t){.segment = segment,
+                       .first = (berm_range_t *)at->range,
+                       .start_bytes = start_bytes,
+                       .need = need};
 }
 
 typedef struct request {
@@ -135,24 +142,16 @@ static void segment_windows(window_t *best, berm_segment_t *segment, request_t r
     }
 }
 
-static berm_status_t window_choose(berm_pool_t *pool, request_t request, window_t *window) {
+static bool window_choose(berm_pool_t *pool, request_t request, window_t *window) {
     *window = (window_t){0};
-    for (int attempt = 0;; attempt++) {
-        BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
-            segment_windows(window, segment, request);
-        if (window->segment != NULL || attempt > 0)
-            return window->segment != NULL ? BERM_OK : BERM_ERROR_OUT_OF_ADDRESSES;
-        berm_status_t status =
-            berm__pool_segment_add(pool, request.size_bytes + request.alignment_bytes);
-        if (status != BERM_OK)
-            return status;
-    }
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
+        segment_windows(window, segment, request);
+    return window->segment != NULL;
 }
 
 // Takes the window, grown to whole VOID granules at its ends, out of the free index as one BUSY
 // range; the records that settling may need are promised to it.
-static berm_status_t window_close(berm_pool_t *pool, const window_t *window, uint64_t size_bytes,
-                                  berm_range_t **busy) {
+static berm_status_t window_close(berm_pool_t *pool, window_t *window, uint64_t size_bytes) {
     berm_ranges_t *ranges = &window->segment->ranges;
     uint64_t granule = pool->device->gpu.granule_bytes;
     uint64_t end_bytes = window->start_bytes + size_bytes, pieces = 1;
@@ -161,7 +160,7 @@ static berm_status_t window_close(berm_pool_t *pool, const window_t *window, uin
         last = last->next;
         pieces++;
     }
-    if (!berm__node_slab_reserve(&pool->device->range_nodes, pieces + 4))
+    if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + pieces + 4))
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     uint64_t start = window->start_bytes;
     if (window->first->state == BERM_RANGE_VOID)
@@ -180,8 +179,9 @@ static berm_status_t window_close(berm_pool_t *pool, const window_t *window, uin
     BERM_INSIST(head != NULL, "a window has at least one range");
     while (head->start_bytes + head->size_bytes < end_bytes)
         berm__ranges_absorb_next(ranges, head);
-    pool->device->range_nodes_promised = pieces + 2;
-    *busy = head;
+    window->nodes = pieces + 2;
+    pool->range_nodes_promised += window->nodes;
+    window->busy = head;
     return BERM_OK;
 }
 
@@ -235,13 +235,28 @@ static void demand_measure(berm_segment_t *segment, const berm_range_t *busy,
         demand->large_max = 0;
 }
 
-// Maps the holes with the idle handles. A hole that fails to map and cannot be unmapped either is
-// cut out of the window and poisoned.
-static berm_status_t holes_map(berm_pool_t *pool, berm_segment_t *segment, berm_range_t **busy) {
-    uint64_t first = berm__segment_granule_of(segment, (*busy)->start_bytes), count = 0;
-    uint64_t end = window_end_granule(segment, *busy);
-    uint32_t large_granules = segment->phys->large_granules;
+// A hole that failed to map and cannot be unmapped either is cut out of the window for good. The
+// pool's lock is held.
+static void hole_poison(berm_pool_t *pool, window_t *window, uint64_t first, uint64_t count) {
+    berm_segment_t *segment = window->segment;
     unsigned lg = segment->gpu->lg_granule;
+    berm_range_t *poisoned = berm__ranges_carve(&segment->ranges, window->busy, first << lg,
+                                                count << lg, BERM_RANGE_POISONED);
+    berm_range_t *before = poisoned->prev, *after = poisoned->next;
+    segment->poisoned_bytes += poisoned->size_bytes;
+    pool->device->poisoned_bytes += poisoned->size_bytes;
+    // Another window may be BUSY next to this one only under another thread's device lock: never.
+    if (before != NULL && berm__range_state(before) == BERM_RANGE_BUSY)
+        window_settle(segment, before);
+    window->busy = after != NULL && berm__range_state(after) == BERM_RANGE_BUSY ? after : NULL;
+}
+
+// Maps the holes with the idle handles. No pool's lock is held.
+static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
+    berm_segment_t *segment = window->segment;
+    uint64_t first = berm__segment_granule_of(segment, window->busy->start_bytes), count = 0;
+    uint64_t end = window_end_granule(segment, window->busy);
+    uint32_t large_granules = segment->phys->large_granules;
     while (hole_next(segment, end, &first, &count)) {
         uint64_t large = 0;
         if (large_granules > 1)
@@ -251,39 +266,60 @@ static berm_status_t holes_map(berm_pool_t *pool, berm_segment_t *segment, berm_
             continue;
         if (status != BERM_ERROR_CORRUPTION)
             return status;
-        berm_range_t *poisoned = berm__ranges_carve(&segment->ranges, *busy, first << lg,
-                                                    count << lg, BERM_RANGE_POISONED);
-        berm_range_t *before = poisoned->prev, *after = poisoned->next;
-        segment->poisoned_bytes += poisoned->size_bytes;
-        pool->device->poisoned_bytes += poisoned->size_bytes;
-        bool has_before = before != NULL && berm__range_state(before) == BERM_RANGE_BUSY;
-        if (has_before)
-            window_settle(segment, before);
-        *busy = after != NULL && berm__range_state(after) == BERM_RANGE_BUSY ? after : NULL;
+        berm__mutex_lock(&pool->lock);
+        hole_poison(pool, window, first, count);
+        berm__mutex_unlock(&pool->lock);
         return BERM_ERROR_DRIVER;
     }
     return BERM_OK;
 }
 
-berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes) {
-    window_t window;
-    berm_status_t status = window_choose(pool, (request_t){size_bytes, alignment_bytes}, &window);
-    if (status != BERM_OK)
-        return status;
-    berm_range_t *busy;
-    status = window_close(pool, &window, size_bytes, &busy);
-    if (status != BERM_OK)
-        return status;
+// Memory behind all of a closed window, or an error.
+static berm_status_t window_fill(berm_pool_t *pool, window_t *window, uint64_t size_bytes) {
     berm_demand_t demand = {.request_bytes = size_bytes};
-    demand_measure(window.segment, busy, &demand);
-    status = berm__supply_gather(pool, &demand);
+    demand_measure(window->segment, window->busy, &demand);
+    berm_status_t status = berm__supply_gather(pool, &demand);
     if (status == BERM_OK) {
-        status = holes_map(pool, window.segment, &busy);
+        status = holes_map(pool, window);
         if (status != BERM_OK)
             berm__supply_undo(pool, &demand);
     }
-    if (busy != NULL)
-        window_settle(window.segment, busy);
-    pool->device->range_nodes_promised = 0;
     return status;
+}
+
+// A window of addresses, taken out of the free index; a segment is added where none has room.
+static berm_status_t window_open(berm_pool_t *pool, request_t request, window_t *window) {
+    berm_status_t status = BERM_ERROR_OUT_OF_ADDRESSES;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        berm__mutex_lock(&pool->lock);
+        bool is_found = window_choose(pool, request, window);
+        if (is_found)
+            status = window_close(pool, window, request.size_bytes);
+        berm__mutex_unlock(&pool->lock);
+        if (is_found || attempt > 0)
+            return status;
+        status = berm__pool_segment_add(pool, request.size_bytes + request.alignment_bytes);
+        if (status != BERM_OK)
+            return status;
+        status = BERM_ERROR_OUT_OF_ADDRESSES;
+    }
+    return status;
+}
+
+berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                             berm_place_t *place) {
+    window_t window;
+    berm_status_t status = window_open(pool, (request_t){size_bytes, alignment_bytes}, &window);
+    if (status != BERM_OK)
+        return status;
+    status = window_fill(pool, &window, size_bytes);
+    berm__mutex_lock(&pool->lock);
+    if (window.busy != NULL)
+        window_settle(window.segment, window.busy);
+    pool->range_nodes_promised -= window.nodes;
+    // At once: another thread may be waiting for the lock, to take what was mapped for this one.
+    if (status == BERM_OK)
+        status = berm__large_hit(pool, size_bytes, alignment_bytes, place);
+    berm__mutex_unlock(&pool->lock);
+    return status == BERM_ERROR_STATE ? BERM_ERROR_OUT_OF_DEVICE_MEMORY : status;
 }

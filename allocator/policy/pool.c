@@ -10,11 +10,16 @@
 #include "host/mem.h"
 #include "policy/cache.h"
 
-static berm_pool_t *pool_create(berm_device_t *device) {
+static berm_pool_t *pool_create(berm_device_t *device, berm_stream_ref_t *stream) {
     berm_pool_t *pool = berm__mem_alloc(sizeof *pool);
     if (pool == NULL)
         return NULL;
     pool->device = device;
+    pool->stream = stream;
+    berm__mutex_init(&pool->lock, BERM_LOCK_POOL, "pool");
+    berm__node_slab_init(&pool->range_nodes, sizeof(berm_range_t));
+    berm__node_slab_init(&pool->use_nodes, sizeof(berm_use_t));
+    berm__node_slab_init(&pool->deferred_nodes, sizeof(berm_deferred_t));
     berm__list_init(&pool->segments);
     berm__list_init(&pool->deferred);
     for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
@@ -39,14 +44,22 @@ static void tickets_reset(berm_pool_t *pool) {
 }
 
 // A pool whose stream is gone and that holds no block, taken from that stream; NULL if none.
-static berm_pool_t *pool_adopt(berm_device_t *device) {
+static berm_pool_t *pool_adopt(berm_device_t *device, berm_stream_ref_t *stream) {
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
-        bool is_empty = pool->blocks == 0 && berm__list_is_empty(&pool->deferred);
-        if (!pool->stream->is_retired || !is_empty)
+        berm_stream_ref_t *before = pool->stream;
+        if (!before->is_retired)
             continue;
-        tickets_reset(pool);
-        pool->stream->pool = NULL;
-        berm__device_stream_drop(device, pool->stream);
+        berm__mutex_lock(&pool->lock);
+        bool is_empty = pool->taken_blocks == 0;
+        if (is_empty) {
+            tickets_reset(pool);
+            pool->stream = stream;
+        }
+        berm__mutex_unlock(&pool->lock);
+        if (!is_empty)
+            continue;
+        before->pool = NULL;
+        berm__device_streams_collect(device);
         return pool;
     }
     return NULL;
@@ -54,12 +67,11 @@ static berm_pool_t *pool_adopt(berm_device_t *device) {
 
 berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out) {
     if (BERM_UNLIKELY(stream->pool == NULL)) {
-        berm_pool_t *pool = pool_adopt(device);
+        berm_pool_t *pool = pool_adopt(device, stream);
         if (pool == NULL)
-            pool = pool_create(device);
+            pool = pool_create(device, stream);
         if (pool == NULL)
             return BERM_ERROR_OUT_OF_HOST_MEMORY;
-        pool->stream = stream;
         stream->pool = pool;
     }
     *out = stream->pool;
@@ -72,7 +84,40 @@ void berm__pool_destroy(berm_pool_t *pool) {
     pool->stream->pool = NULL;
     if (pool->exchange != NULL)
         berm__mem_free(pool->exchange, sizeof *pool->exchange);
+    berm__node_slab_destroy(&pool->range_nodes);
+    berm__node_slab_destroy(&pool->use_nodes);
+    berm__node_slab_destroy(&pool->deferred_nodes);
+    berm__mutex_destroy(&pool->lock);
     berm__mem_free(pool, sizeof *pool);
+}
+
+static void slab_live_add(const berm_slab_t *slab, berm_pool_live_t *live) {
+    for (uint32_t slot = 0; slot < slab->slots; slot++) {
+        if (!berm__slot_is_live(slab, slot))
+            continue;
+        live->requested_bytes += (uint64_t)slab->requested[slot] + 1;
+        live->allocated_bytes += berm__size_class_bytes(slab->size_class);
+        live->blocks++;
+    }
+}
+
+berm_pool_live_t berm__pool_live_read(const berm_pool_t *pool) {
+    berm_pool_live_t live = {0};
+    BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link) {
+        for (const berm_range_t *range = segment->ranges.first; range != NULL;
+             range = range->next) {
+            if (range->state != BERM_RANGE_LIVE)
+                continue;
+            if (range->is_slab) {
+                slab_live_add(range->owner, &live);
+                continue;
+            }
+            live.requested_bytes += range->as.block.requested_bytes;
+            live.allocated_bytes += range->size_bytes;
+            live.blocks++;
+        }
+    }
+    return live;
 }
 
 // Addresses are given out generously while there are few pools, and ever more sparingly: thousands
@@ -85,20 +130,35 @@ static uint64_t segment_span(const berm_device_t *device) {
     return berm__min_u64(full, berm__max_u64(left / 16, least));
 }
 
+static berm_status_t segment_add(berm_pool_t *pool, uint64_t span_bytes) {
+    berm_device_t *device = pool->device;
+    berm_segment_t *segment;
+    berm_status_t status =
+        berm__segment_create(&device->gpu, &device->phys, device->dir, span_bytes, pool, &segment);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&pool->lock);
+    status = berm__segment_open(segment, &pool->range_nodes);
+    if (status == BERM_OK)
+        berm__list_push_back(&pool->segments, &segment->link);
+    berm__mutex_unlock(&pool->lock);
+    if (status != BERM_OK) {
+        berm__segment_destroy(segment);
+        return status;
+    }
+    device->address_bytes += span_bytes;
+    return BERM_OK;
+}
+
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
     berm_device_t *device = pool->device;
     uint64_t granule = device->gpu.granule_bytes;
     uint64_t least = berm__align_up(size_bytes, granule) + granule;
     uint64_t span = berm__align_up(berm__max_u64(segment_span(device), least), granule);
     for (;;) {
-        berm_segment_t *segment = NULL;
-        berm_status_t status = berm__segment_create(&device->gpu, &device->phys, device->dir,
-                                                    &device->range_nodes, span, pool, &segment);
-        if (status == BERM_OK) {
-            berm__list_push_back(&pool->segments, &segment->link);
-            device->address_bytes += span;
+        berm_status_t status = segment_add(pool, span);
+        if (status == BERM_OK)
             return BERM_OK;
-        }
         // vGPUs and full address spaces: a smaller range serves as well, a little less freely.
         if (status != BERM_ERROR_OUT_OF_ADDRESSES || span == least)
             return status;
@@ -106,61 +166,32 @@ berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
     }
 }
 
-static void account_alloc(berm_pool_t *pool, uint64_t requested_bytes, uint64_t occupied_bytes) {
-    berm_device_t *device = pool->device;
-    berm__figure_add(&device->requested, requested_bytes);
-    berm__figure_add(&device->allocated, occupied_bytes);
-    berm__figure_add(&device->active, occupied_bytes);
-    berm__figure_add(&device->blocks, 1);
-    pool->requested_bytes += requested_bytes;
-    pool->allocated_bytes += occupied_bytes;
-    pool->blocks++;
-}
-
-static void account_free(berm_pool_t *pool, uint64_t requested_bytes, uint64_t occupied_bytes) {
-    berm_device_t *device = pool->device;
-    berm__figure_sub(&device->requested, requested_bytes);
-    berm__figure_sub(&device->allocated, occupied_bytes);
-    berm__figure_sub(&device->blocks, 1);
-    pool->requested_bytes -= requested_bytes;
-    pool->allocated_bytes -= occupied_bytes;
-    pool->blocks--;
-}
-
-static berm_status_t large_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                                 berm_addr_t *out, uint64_t *occupied_bytes) {
-    berm_segment_t *segment;
-    berm_range_t *range;
+static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
+                                 uint64_t *occupied_bytes) {
+    berm_place_t place;
     // A small request with a large alignment takes more than a slot too: one block starts in a
     // slot.
-    uint64_t least = berm__max_u64(size_bytes, BERM_SMALL_MAX_BYTES + 1);
+    uint64_t least = berm__max_u64(request->size_bytes, BERM_SMALL_MAX_BYTES + 1);
     *occupied_bytes = berm__align_up(least, BERM_RANGE_UNIT_BYTES);
     berm_status_t status =
-        berm__large_take(pool, *occupied_bytes, alignment_bytes, &segment, &range);
-    if (status != BERM_OK)
+        berm__large_take(pool, *occupied_bytes, request->alignment_bytes, request->may_map, &place);
+    if (BERM_UNLIKELY(status != BERM_OK))
         return status;
-    range->as.block.requested_bytes = size_bytes;
-    range->as.block.index = pool->device->request_count + 1;
+    berm_range_t *range = place.range;
+    range->as.block.requested_bytes = request->size_bytes;
+    range->as.block.index = request->number;
     range->owner = NULL;
-    berm__segment_cells_write(segment, range->start_bytes, 1, (uintptr_t)range);
-    *out = segment->base + range->start_bytes;
+    berm__segment_cell_write(place.segment, range->start_bytes, (uintptr_t)range);
+    pool->taken_blocks++;
+    *out = place.segment->base + range->start_bytes;
     return BERM_OK;
 }
 
-berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                               const void *user, berm_addr_t *out) {
-    if (BERM_UNLIKELY(!berm__list_is_empty(&pool->deferred)))
-        berm__deferred_tick(pool);
-    uint64_t occupied;
-    berm_status_t status =
-        berm__align_up(size_bytes, alignment_bytes) <= BERM_SMALL_MAX_BYTES
-            ? berm__small_alloc(pool, size_bytes, alignment_bytes, user, out, &occupied)
-            : large_alloc(pool, size_bytes, alignment_bytes, out, &occupied);
-    if (status != BERM_OK)
-        return status;
-    pool->device->request_count++;
-    account_alloc(pool, size_bytes, occupied);
-    return BERM_OK;
+berm_status_t berm__pool_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
+                               uint64_t *occupied_bytes) {
+    return berm__align_up(request->size_bytes, request->alignment_bytes) <= BERM_SMALL_MAX_BYTES
+               ? berm__small_alloc(pool, request, out, occupied_bytes)
+               : large_alloc(pool, request, out, occupied_bytes);
 }
 
 // What an address is that is no live block's start: walks, for messages only.
@@ -219,21 +250,21 @@ static berm_use_t **uses_of(const berm_block_t *block) {
     return block->slab != NULL ? &block->slab->uses : (berm_use_t **)&block->range->owner;
 }
 
-berm_use_t *berm__use_take(berm_device_t *device, berm_stream_ref_t *stream, uint32_t slot) {
-    berm_use_t *use = berm__node_slab_take(&device->use_nodes);
+berm_use_t *berm__use_take(berm_pool_t *pool, berm_stream_ref_t *stream, uint32_t slot) {
+    berm_use_t *use = berm__node_slab_take(&pool->use_nodes);
     if (use == NULL)
         return NULL;
     *use = (berm_use_t){.stream = stream, .slot = slot};
-    stream->use_count++;
+    atomic_fetch_add(&stream->use_count, 1);
     return use;
 }
 
-void berm__use_give(berm_device_t *device, berm_use_t *use) {
+void berm__use_give(berm_pool_t *pool, berm_use_t *use) {
     berm_stream_ref_t *stream = use->stream;
-    stream->use_count--;
-    stream->await_count -= use->ticket != 0;
-    berm__node_slab_give(&device->use_nodes, use);
-    berm__device_stream_drop(device, stream);
+    if (use->ticket != 0)
+        atomic_fetch_sub(&stream->await_count, 1);
+    atomic_fetch_sub(&stream->use_count, 1);
+    berm__node_slab_give(&pool->use_nodes, use);
 }
 
 berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream) {
@@ -244,7 +275,7 @@ berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *s
     for (berm_use_t *use = *uses; use != NULL; use = use->next)
         if (use->slot == block->slot && use->stream == stream)
             return BERM_OK;
-    berm_use_t *use = berm__use_take(block->pool->device, stream, block->slot);
+    berm_use_t *use = berm__use_take(block->pool, stream, block->slot);
     if (use == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     use->next = *uses;
@@ -286,22 +317,22 @@ static void block_give(const berm_block_t *block) {
 
 // From live to awaited: nothing finds the block any more, and its uses have their tickets.
 static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
-    berm_device_t *device = block->pool->device;
-    berm_deferred_t *entry = berm__node_slab_take(&device->deferred_nodes);
+    berm_pool_t *pool = block->pool;
+    berm_deferred_t *entry = berm__node_slab_take(&pool->deferred_nodes);
     // A free on the own stream waits for the recorded streams only; the pool without a stream has
     // no own order, and waits for the stream that was named.
-    bool waits_for_stream = stream != block->pool->stream || stream->handle == BERM_STREAM_NONE;
-    if (waits_for_stream && stream != block->pool->stream)
+    bool waits_for_stream = stream != pool->stream || stream->handle == BERM_STREAM_NONE;
+    if (waits_for_stream && stream != pool->stream)
         (void)berm__pool_use_add(block, stream);
     berm_use_t *uses = uses_detach(block);
-    if (waits_for_stream && stream == block->pool->stream) {
-        berm_use_t *own = berm__use_take(device, stream, block->slot);
+    if (waits_for_stream && stream == pool->stream) {
+        berm_use_t *own = berm__use_take(pool, stream, block->slot);
         own->next = uses;
         uses = own;
     }
     for (berm_use_t *use = uses; use != NULL; use = use->next) {
         use->ticket = berm__stream_ticket(use->stream);
-        use->stream->await_count++;
+        atomic_fetch_add(&use->stream->await_count, 1);
     }
     *entry = (berm_deferred_t){.uses = uses,
                                .segment = block->segment,
@@ -310,54 +341,107 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
                                .slot = block->slot,
                                .size_bytes = block->size_bytes};
     if (block->slab == NULL) {
-        berm__segment_cells_write(block->segment, block->range->start_bytes, 1, 0);
+        berm__segment_cell_write(block->segment, block->range->start_bytes, 0);
         berm__ranges_lift(&block->segment->ranges, block->range, BERM_RANGE_AWAITED);
     }
-    berm__deferred_add(block->pool, entry);
+    berm__deferred_add(pool, entry);
 }
 
-// Waits for everything that may use the block. Where there is no host memory to remember who does.
-static berm_status_t block_wait(const berm_block_t *block, berm_stream_ref_t *stream) {
+static bool block_claim(const berm_block_t *block, berm_freed_t *freed) {
+    *freed = (berm_freed_t){
+        .requested_bytes = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
+                                               : block->range->as.block.requested_bytes,
+        .occupied_bytes = block->size_bytes};
+    return block->slab != NULL ? berm__slot_claim(block->slab, block->slot)
+                               : berm__range_claim(block->range);
+}
+
+berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed) {
+    if (block_has_uses(block) || block->pool->stream->handle == BERM_STREAM_NONE)
+        return BERM_ERROR_STATE;
+    if (!block_claim(block, freed))
+        return BERM_ERROR_DOUBLE_FREE;
+    block_give(block);
+    return BERM_OK;
+}
+
+berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream,
+                              berm_freed_t *freed) {
+    berm_pool_t *pool = block->pool;
+    if (stream == pool->stream) {
+        berm_status_t status = berm__pool_free_own(block, freed);
+        if (status != BERM_ERROR_STATE)
+            return status;
+    }
+    if (!berm__node_slab_reserve(&pool->deferred_nodes, 1) ||
+        !berm__node_slab_reserve(&pool->use_nodes, 1))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    if (!block_claim(block, freed))
+        return BERM_ERROR_DOUBLE_FREE;
+    freed->is_awaited = true;
+    block_defer(block, stream);
+    return BERM_OK;
+}
+
+// --- freeing without host memory ---------------------------------------------------------------
+
+// Gives a block back to its user, with its uses.
+static void block_restore(const berm_block_t *block, berm_use_t *uses) {
+    berm_use_t **head = uses_of(block);
+    while (uses != NULL) {
+        berm_use_t *next = uses->next;
+        uses->next = *head;
+        __atomic_store_n(head, uses, __ATOMIC_RELAXED);
+        uses = next;
+    }
+    if (block->slab != NULL)
+        __atomic_store_n(&block->slab->state[block->slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(&block->range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
+}
+
+// Waits for everything that may use a block. Locked.
+static berm_status_t uses_wait(berm_gpu_t *gpu, const berm_use_t *uses, berm_stream_ref_t *stream) {
     bool is_pushed;
-    berm_status_t status = berm__gpu_enter(&block->pool->device->gpu, &is_pushed);
+    berm_status_t status = berm__gpu_enter(gpu, &is_pushed);
     if (status == BERM_OK)
-        status = berm__stream_wait(stream, berm__stream_ticket(stream));
-    for (berm_use_t *use = *uses_of(block); use != NULL && status == BERM_OK; use = use->next)
-        if (use->slot == block->slot)
-            status = berm__stream_wait(use->stream, berm__stream_ticket(use->stream));
-    berm__gpu_leave(&block->pool->device->gpu, is_pushed);
+        status = stream != NULL ? berm__stream_wait(stream, berm__stream_ticket(stream))
+                                : berm__drv_status(berm__gpu_synchronize(gpu));
+    for (; uses != NULL && status == BERM_OK; uses = uses->next)
+        status = berm__stream_wait(uses->stream, berm__stream_ticket(uses->stream));
+    berm__gpu_leave(gpu, is_pushed);
     return status;
 }
 
-static void uses_drop(const berm_block_t *block) {
-    for (berm_use_t *use = uses_detach(block), *next; use != NULL; use = next) {
-        next = use->next;
-        berm__use_give(block->pool->device, use);
+berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                                      berm_stream_ref_t *stream) {
+    berm_block_t block;
+    berm_freed_t freed;
+    berm_use_t *uses = NULL;
+    berm__mutex_lock(&pool->device->lock);
+    berm__mutex_lock(&pool->lock);
+    berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    if (status == BERM_OK && !block_claim(&block, &freed))
+        status = BERM_ERROR_DOUBLE_FREE;
+    if (status == BERM_OK) {
+        uses = uses_detach(&block);
+        berm__mutex_unlock(&pool->lock);
+        if (uses_wait(&pool->device->gpu, uses, stream) != BERM_OK)
+            status = BERM_ERROR_OUT_OF_HOST_MEMORY; // better kept than reused under running work
+        berm__mutex_lock(&pool->lock);
+        if (status != BERM_OK) {
+            block_restore(&block, uses);
+            uses = NULL;
+        } else {
+            block_give(&block);
+            berm__counts_free_now(pool->device, freed.requested_bytes, freed.occupied_bytes);
+        }
     }
-}
-
-berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream) {
-    berm_pool_t *pool = block->pool;
-    berm_device_t *device = pool->device;
-    bool is_own = stream == pool->stream && stream->handle != BERM_STREAM_NONE;
-    bool must_wait = !is_own || block_has_uses(block);
-    bool can_defer = must_wait && berm__node_slab_reserve(&device->deferred_nodes, 1) &&
-                     berm__node_slab_reserve(&device->use_nodes, 1);
-    if (BERM_UNLIKELY(must_wait && !can_defer && block_wait(block, stream) != BERM_OK))
-        return BERM_ERROR_OUT_OF_HOST_MEMORY; // better kept than reused under running work
-    bool is_first = block->slab != NULL ? berm__slot_claim(block->slab, block->slot)
-                                        : berm__range_claim(block->range);
-    if (!is_first)
-        return BERM_ERROR_DOUBLE_FREE;
-    uint64_t requested = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
-                                             : block->range->as.block.requested_bytes;
-    account_free(pool, requested, block->size_bytes);
-    if (can_defer) {
-        block_defer(block, stream);
-        return BERM_OK;
+    for (berm_use_t *next; uses != NULL; uses = next) {
+        next = uses->next;
+        berm__use_give(pool, uses);
     }
-    uses_drop(block);
-    berm__figure_sub(&device->active, block->size_bytes);
-    block_give(block);
-    return BERM_OK;
+    berm__mutex_unlock(&pool->lock);
+    berm__mutex_unlock(&pool->device->lock);
+    return status;
 }

@@ -13,18 +13,22 @@
 //
 // Invariants (docs/invariants.md):
 //   I9   a live block's uses have ticket 0, an awaited one's have tickets their streams gave out
-//   I12  allocated is the sum of LIVE blocks and live slots; active adds AWAITED ones
+//   I12  the device's figures: allocated is the sum of LIVE blocks and live slots; active adds
+//        AWAITED ones; a pool's taken_blocks is the number of all those, and of cached ones
 //   I13  a slab's slots: a live one is taken; used = bits of taken; requested sizes fit the class
 //   I14  a slab with a free slot and one taken is in the list of its fullness; an empty one is in
 //        `empties`; a full one is in none
 //   I15  every AWAITED block has exactly one deferred entry, with at least one use
 //
-// Locks: the device's, always held, but for the state and records of blocks that a thread's cache
-// holds, which are its owner's (cache.h).
+// Locks: the pool's, for all of it, but for the state and records of blocks that a thread's cache
+// holds, which are its owner's (cache.h). It is taken after the device's, and never held over a
+// driver call: what a call works on is BUSY meanwhile. Entries leave the queue of deferred frees,
+// and the pool changes hands, under the device's lock as well.
 #ifndef BERM_POLICY_POOL_H
 #define BERM_POLICY_POOL_H
 
-#include "policy/device.h"
+#include "host/node_slab.h"
+#include "policy/counts.h"
 
 // One stream's use of a block. While the block is live the ticket is 0; the free sets it.
 typedef struct berm_use {
@@ -95,19 +99,35 @@ static inline bool berm__slot_claim(berm_slab_t *slab, uint32_t slot) {
 }
 
 typedef struct berm_pool {
-    berm_list_t link; // of the device's list
+    berm_mutex_t lock;
+    berm_list_t link; // of the device's list; under the device's lock
     berm_device_t *device;
-    berm_stream_ref_t *stream;
-    berm_list_t segments; // oldest first
+    berm_stream_ref_t *stream; // changed under both locks
+    berm_list_t segments;      // oldest first; changed under both locks
+    // Under the lock.
     berm_list_t partial[BERM_SIZE_CLASS_COUNT][BERM_SLAB_FULLNESS];
     berm_list_t empties[BERM_SIZE_CLASS_COUNT]; // at most one slab each
-    berm_list_t deferred;
-    uint64_t deferred_bytes;
-    uint64_t deferred_polls; // allocations since the deferred list was last looked at
-    bool has_unsealed;       // an entry was added since the last seal
-    uint64_t allocated_bytes, requested_bytes, blocks;
-    struct berm_exchange *exchange; // between thread caches (cache.h); NULL: none yet
+    uint64_t taken_blocks;
+    berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
+    uint64_t range_nodes_promised;  // range nodes that open windows may still need
+    uint32_t cache_count;           // of threads (cache.h)
+    struct berm_exchange *exchange; // between them; NULL: none yet
+    berm_list_t deferred;           // what is removed is removed under both locks
+    // Written under the lock, looked at without.
+    atomic_uint_fast64_t deferred_bytes;
+    atomic_uint_fast64_t deferred_polls; // allocations since the deferred list was last looked at
+    atomic_bool has_unsealed;            // an entry was added since the last seal
 } berm_pool_t;
+
+// A request as the pool sees it: sizes and alignment are checked.
+typedef struct berm_request {
+    uint64_t size_bytes, alignment_bytes;
+    uint64_t number;  // n-th of the device
+    const void *user; // the thread's cache, NULL: none
+    // False: only what is mapped and free will do, else BERM_ERROR_STATE and nothing happened.
+    // True: the device's lock is held, and the driver may be called, and waited for.
+    bool may_map;
+} berm_request_t;
 
 // A block found by its address.
 typedef struct berm_block {
@@ -122,12 +142,18 @@ typedef struct berm_block {
 
 // The pool of a stream, made on first use, or an empty pool of a retired stream, which keeps its
 // addresses: a program that makes and destroys streams for ever needs no more of them.
-// OUT_OF_HOST_MEMORY.
+// Locked. OUT_OF_HOST_MEMORY.
 berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out);
+// What is live in the pool. Walks all of it; it is frozen.
+typedef struct berm_pool_live {
+    uint64_t requested_bytes, allocated_bytes, blocks;
+} berm_pool_live_t;
+berm_pool_live_t berm__pool_live_read(const berm_pool_t *pool);
+
 // Frees an empty pool's records; nothing of it is mapped.
 void berm__pool_destroy(berm_pool_t *pool);
 
-// Adds a segment with room for `size_bytes`. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
+// Adds a segment with room for `size_bytes`. Locked. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
 
 // Whether work on the pool's memory has an order: false for the pool without a stream and for one
@@ -136,30 +162,47 @@ static inline bool berm__pool_has_order(const berm_pool_t *pool) {
     return pool->stream->handle != BERM_STREAM_NONE && !pool->stream->is_retired;
 }
 
-// Serves a request; sizes and alignment are checked by the caller. May call the driver, and wait,
-// when nothing that is free fits.
-berm_status_t berm__pool_alloc(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                               const void *user, berm_addr_t *out);
+// Serves a request. The pool's lock is held, and given up for a while where the driver is called.
+// *occupied_bytes is what the block takes.
+berm_status_t berm__pool_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
+                               uint64_t *occupied_bytes);
 
 // What lies at an address of `segment`: BERM_OK and the live block, or ADDRESS_UNKNOWN,
-// ADDRESS_INTERIOR, DOUBLE_FREE. Never calls the driver.
+// ADDRESS_INTERIOR, DOUBLE_FREE. Never calls the driver. The pool's lock is held.
 berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr, berm_block_t *block);
 
-// Frees a live block that `stream` used last. DOUBLE_FREE if another thread was first. Where there
-// is no host memory to remember the stream it waits; OUT_OF_HOST_MEMORY, and nothing changed, if
-// that fails too.
-berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream);
+// What was freed, for the figures.
+typedef struct berm_freed {
+    uint64_t requested_bytes, occupied_bytes;
+    bool is_awaited; // stays active: some stream may still use it
+} berm_freed_t;
 
-// One use more or less of a stream. Take: NULL without host memory (never after a reserve).
-berm_use_t *berm__use_take(berm_device_t *device, berm_stream_ref_t *stream, uint32_t slot);
-void berm__use_give(berm_device_t *device, berm_use_t *use);
+// Frees a live block that its own stream used last, and no other. BERM_ERROR_STATE, and nothing
+// changed, if others did; DOUBLE_FREE if another thread was first. The pool's lock is held.
+berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed);
+// Frees a live block that `stream` used last, be it its own. DOUBLE_FREE if another thread was
+// first; OUT_OF_HOST_MEMORY, and nothing changed, if there is no memory to remember who uses it.
+// The pool's lock is held.
+berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream,
+                              berm_freed_t *freed);
+// The same where there is no host memory: waits for the block's uses and for `stream`; NULL: for
+// all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing changed, if that
+// fails too. No lock is held; takes the device's.
+berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                                      berm_stream_ref_t *stream);
 
-// Adds a stream to a live block's uses. OUT_OF_HOST_MEMORY.
+// One use more or less of a stream, of the pool's nodes. Take: NULL without host memory (never
+// after a reserve). The pool's lock is held.
+berm_use_t *berm__use_take(berm_pool_t *pool, berm_stream_ref_t *stream, uint32_t slot);
+void berm__use_give(berm_pool_t *pool, berm_use_t *use);
+
+// Adds a stream to a live block's uses. OUT_OF_HOST_MEMORY. The pool's lock is held.
 berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *stream);
 
 // --- how large a request could be (largest.c) --------------------------------------------------
 
 // A request of exactly this size on the pool's stream makes no memory call; 512 bytes more does.
+// Locked, as all that follows where nothing else is said.
 uint64_t berm__pool_largest_free(berm_pool_t *pool);
 // The same when pages may move, streams be waited for, and memory grow to the limit or to what the
 // driver has free. `pool` may be NULL: a stream not seen yet. The context is current.
@@ -168,22 +211,29 @@ uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
 
 // --- the large path (large.c) ------------------------------------------------------------------
 
-// A LIVE range of exactly size_bytes (a multiple of 512) from what is mapped and free. False if
-// nothing fits, or if there is no host memory to cut it out (*status says which).
-bool berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                     berm_segment_t **segment, berm_range_t **range, berm_status_t *status);
-// The same; where nothing fits, maps memory (miss.c) and climbs the ladder (ladder.c).
+// A stretch of a segment that is about to be a block.
+typedef struct berm_place {
+    berm_segment_t *segment;
+    berm_range_t *range;
+} berm_place_t;
+
+// A LIVE range of exactly size_bytes (a multiple of 512) from what is mapped and free.
+// BERM_ERROR_STATE if nothing fits; OUT_OF_HOST_MEMORY if it cannot be cut out. The pool's lock is
+// held.
+berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                              berm_place_t *place);
+// The same; where nothing fits and `may_map`, maps memory (miss.c) and climbs the ladder
+// (ladder.c). The pool's lock is held, and given up meanwhile.
 berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
-                               berm_segment_t **segment, berm_range_t **range);
-// Gives a LIVE or AWAITED range back to the free ones.
+                               bool may_map, berm_place_t *place);
+// Gives a LIVE or AWAITED range back to the free ones. The pool's lock is held.
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 
-// --- the small path (small.c) ------------------------------------------------------------------
+// --- the small path (small.c): the pool's lock is held -------------------------------------------
 
 // A request that with its alignment is at most BERM_SMALL_MAX_BYTES. *occupied_bytes is the size of
-// the class. `user` is the cache of the calling thread, or NULL.
-berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
-                                uint64_t alignment_bytes, const void *user, berm_addr_t *out,
+// the class. As berm__pool_alloc.
+berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
                                 uint64_t *occupied_bytes);
 // Takes up to `most` free slots of one slab for `user` and marks them cached; returns how many.
 uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
@@ -193,25 +243,30 @@ void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
 void berm__small_disown(berm_pool_t *pool, const void *user);
 // Gives every empty slab's range back to the large path; true if there was one.
 bool berm__small_flush(berm_pool_t *pool);
+// The same, taking the pool's lock.
+bool berm__small_flush_locking(berm_pool_t *pool);
 // The largest small request that needs no driver call; 0 if none.
 uint64_t berm__small_largest(berm_pool_t *pool);
 
 // --- deferred frees (deferred.c) ---------------------------------------------------------------
 
-// Puts a freed block (already AWAITED) in the queue; its entry and uses are given.
+// Puts a freed block (already AWAITED) in the queue; its entry and uses are given. The pool's lock
+// is held.
 void berm__deferred_add(berm_pool_t *pool, berm_deferred_t *entry);
 // Seals what is open, asks which uses have passed, and frees those blocks. *freed (may be NULL)
 // says whether any was.
 berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed);
-// A little of that, now and then, while frees wait: before an allocation.
+// A little of that, now and then, while frees wait: before an allocation. No lock is held; passes
+// by when the device's is taken.
 void berm__deferred_tick(berm_pool_t *pool);
 // Waits for the oldest entry; false if there is none.
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited);
 
 // --- misses (miss.c) and the ladder (ladder.c) -------------------------------------------------
 
-// Makes a FREE range that holds the request by mapping the fewest granules. Errors as berm_alloc.
-berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes);
+// Makes room for a request by mapping the fewest granules, and takes it. Errors as berm_alloc.
+berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                             berm_place_t *place);
 
 // Takes whole free handles whose tickets have passed away from their addresses, smallest free run
 // first, up to `granules`; they become idle. *taken is how many granules. (steal.c)

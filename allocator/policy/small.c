@@ -35,17 +35,21 @@ static void slab_release(berm_pool_t *pool, berm_slab_t *slab) {
     berm__mem_free(slab, slab->size_bytes);
 }
 
-static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, berm_slab_t **out) {
+static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, bool may_map,
+                                 berm_slab_t **out) {
     uint32_t slots = berm__size_class_slots(size_class);
     berm_slab_t *slab = berm__mem_alloc(slab_record_bytes(slots));
     if (slab == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    berm_place_t place;
     berm_status_t status = berm__large_take(pool, berm__size_class_slab_bytes(size_class),
-                                            BERM_CELL_BYTES, &slab->segment, &slab->range);
+                                            BERM_CELL_BYTES, may_map, &place);
     if (status != BERM_OK) {
         berm__mem_free(slab, slab_record_bytes(slots));
         return status;
     }
+    slab->segment = place.segment;
+    slab->range = place.range;
     berm__list_init(&slab->link);
     slab->size_class = (uint8_t)size_class;
     slab->fullness = BERM_SLAB_FULLNESS;
@@ -96,6 +100,7 @@ static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, const void *user
     BERM_ASSERT(slot < slab->slots, "a slab in a list has a free slot");
     slab->taken[word] |= UINT64_C(1) << (slot % 64);
     __atomic_store_n(&slab->state[slot], (uint8_t)state, __ATOMIC_RELAXED);
+    pool->taken_blocks++;
     if (slab->used++ == 0)
         slab->fullness = BERM_SLAB_FULLNESS; // out of `empties`
     if (user != NULL)
@@ -130,31 +135,34 @@ static berm_slab_t *slab_find_larger(berm_pool_t *pool, unsigned size_class,
     return NULL;
 }
 
-berm_status_t berm__small_alloc(berm_pool_t *pool, uint64_t requested_bytes,
-                                uint64_t alignment_bytes, const void *user, berm_addr_t *out,
+berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
                                 uint64_t *occupied_bytes) {
     // A class at or above a multiple of the alignment is a multiple of it itself, and slabs are
     // aligned to more than any class: so an aligned small request is a larger small request.
-    unsigned size_class = berm__size_class_of(berm__align_up(requested_bytes, alignment_bytes));
-    berm_slab_t *slab = slab_find(pool, size_class, user);
+    uint64_t least = berm__align_up(request->size_bytes, request->alignment_bytes);
+    unsigned size_class = berm__size_class_of(least);
+    berm_slab_t *slab = slab_find(pool, size_class, request->user);
     if (BERM_UNLIKELY(slab == NULL)) {
-        berm_status_t status = slab_create(pool, size_class, &slab);
+        berm_status_t status = slab_create(pool, size_class, request->may_map, &slab);
+        if (status != BERM_OK && !request->may_map)
+            return status;
         if (status != BERM_OK) // better shared with another thread than none
             slab = slab_find(pool, size_class, NULL);
         if (slab == NULL)
-            slab = slab_find_larger(pool, size_class, alignment_bytes);
+            slab = slab_find_larger(pool, size_class, request->alignment_bytes);
         if (slab == NULL)
             return status;
     }
-    uint32_t slot = slot_take(pool, slab, user, BERM_SLOT_LIVE);
-    slab->requested[slot] = (uint16_t)(requested_bytes - 1);
-    slab->index[slot] = (uint32_t)(pool->device->request_count + 1);
+    uint32_t slot = slot_take(pool, slab, request->user, BERM_SLOT_LIVE);
+    slab->requested[slot] = (uint16_t)(request->size_bytes - 1);
+    slab->index[slot] = (uint32_t)request->number;
     *occupied_bytes = berm__size_class_bytes(slab->size_class);
     *out = berm__slot_addr(slab, slot);
     return BERM_OK;
 }
 
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
+    pool->taken_blocks--;
     if (slab->used == slab->slots) // who filled from it before may be gone
         slab->user = NULL;
     slab->taken[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
@@ -189,6 +197,13 @@ bool berm__small_flush(berm_pool_t *pool) {
         slab_release(pool, slab_of(pool->empties[c].next));
         has_flushed = true;
     }
+    return has_flushed;
+}
+
+bool berm__small_flush_locking(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    bool has_flushed = berm__small_flush(pool);
+    berm__mutex_unlock(&pool->lock);
     return has_flushed;
 }
 

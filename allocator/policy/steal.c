@@ -6,8 +6,9 @@
 // Victims are taken from the smallest free run that has a whole handle: large runs are the ones a
 // request can still use as they are.
 //
-// Locks: the device's; its context is current. A failed unmap poisons its range (I16: a POISONED
-// range is in no free list and its handles never move).
+// Locks: the device's, in its context; a pool's while its runs are picked and settled, and not
+// while the driver unmaps them. A failed unmap poisons its range (I16: a POISONED range is in no
+// free list and its handles never move).
 #include "policy/pool.h"
 
 #include "base/bits.h"
@@ -56,37 +57,40 @@ static bool range_passed_run(const berm_segment_t *segment, const berm_range_t *
     return run->count > 0;
 }
 
-static berm_status_t run_steal(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
-                               run_t run) {
-    berm_device_t *device = pool->device;
-    if (!berm__node_slab_reserve(&device->range_nodes, device->range_nodes_promised + 2))
-        return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    unsigned lg = device->gpu.lg_granule;
-    berm_range_t *cut = berm__ranges_carve(&segment->ranges, range, run.first << lg,
-                                           run.count << lg, BERM_RANGE_BUSY);
-    berm_status_t status = berm__segment_unmap(segment, run.first, run.count);
-    if (status != BERM_OK) {
-        berm__ranges_lift(&segment->ranges, cut, BERM_RANGE_POISONED);
-        segment->poisoned_bytes += cut->size_bytes;
-        device->poisoned_bytes += cut->size_bytes;
-        return status;
-    }
-    (void)berm__ranges_settle(&segment->ranges, cut, BERM_RANGE_VOID);
-    return BERM_OK;
-}
+// Runs on their way out of their addresses: BUSY while the driver unmaps them.
+enum {
+    BATCH_MAX = 16
+};
 
-static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+typedef struct batch {
+    unsigned count;
+    uint64_t granules;
+    struct {
+        berm_segment_t *segment;
+        berm_range_t *range;
+        run_t run;
+    } runs[BATCH_MAX];
+} batch_t;
+
+// Takes runs that have passed out of the free ones, smallest free range first, up to `most`
+// granules. The pool's lock is held.
+static berm_status_t batch_pick(berm_pool_t *pool, uint64_t most, batch_t *batch) {
+    unsigned lg = pool->device->gpu.lg_granule;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
-        uint64_t granule_bytes = pool->device->gpu.granule_bytes;
-        berm_range_t *range = berm__ranges_bin_first(&segment->ranges, granule_bytes);
-        while (range != NULL && *taken < granules) {
+        berm_range_t *range =
+            berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
+        while (range != NULL && batch->granules < most && batch->count < BATCH_MAX) {
             berm_range_t *next = berm__ranges_bin_next(&segment->ranges, range);
             run_t run;
-            if (range_passed_run(segment, range, pool->stream, granules - *taken, &run)) {
-                berm_status_t status = run_steal(pool, segment, range, run);
-                if (status != BERM_OK)
-                    return status;
-                *taken += run.count;
+            if (range_passed_run(segment, range, pool->stream, most - batch->granules, &run)) {
+                if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
+                    return BERM_ERROR_OUT_OF_HOST_MEMORY;
+                range = berm__ranges_carve(&segment->ranges, range, run.first << lg,
+                                           run.count << lg, BERM_RANGE_BUSY);
+                batch->runs[batch->count].segment = segment;
+                batch->runs[batch->count].range = range;
+                batch->runs[batch->count++].run = run;
+                batch->granules += run.count;
             }
             range = next;
         }
@@ -94,21 +98,64 @@ static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *
     return BERM_OK;
 }
 
+// What became of a run: VOID, or POISONED where the driver refused. The pool's lock is held.
+static void run_settle(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                       berm_status_t status) {
+    if (status == BERM_OK) {
+        (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_VOID);
+        return;
+    }
+    berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
+    segment->poisoned_bytes += range->size_bytes;
+    pool->device->poisoned_bytes += range->size_bytes;
+}
+
+// Unmaps the runs of a batch. After a failure the rest become free again, as they were.
+static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64_t *taken) {
+    berm_status_t statuses[BATCH_MAX], status = BERM_OK;
+    unsigned done = 0;
+    for (; done < batch->count && status == BERM_OK; done++) {
+        run_t run = batch->runs[done].run;
+        statuses[done] = status =
+            berm__segment_unmap(batch->runs[done].segment, run.first, run.count);
+        *taken += status == BERM_OK ? run.count : 0;
+    }
+    berm__mutex_lock(&pool->lock);
+    for (unsigned i = 0; i < batch->count; i++) {
+        berm_segment_t *segment = batch->runs[i].segment;
+        if (i < done)
+            run_settle(pool, segment, batch->runs[i].range, statuses[i]);
+        else
+            (void)berm__ranges_settle(&segment->ranges, batch->runs[i].range, BERM_RANGE_FREE);
+    }
+    berm__mutex_unlock(&pool->lock);
+    return status;
+}
+
+static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+    (void)berm__small_flush_locking(pool);
+    berm_status_t status = berm__stream_poll(pool->stream);
+    bool has_more = true;
+    while (status == BERM_OK && has_more && *taken < granules) {
+        batch_t batch = {0};
+        berm__mutex_lock(&pool->lock);
+        berm_status_t picked = batch_pick(pool, granules - *taken, &batch);
+        berm__mutex_unlock(&pool->lock);
+        status = batch_unmap(pool, &batch, taken);
+        if (status == BERM_OK)
+            status = picked;
+        has_more = batch.count == BATCH_MAX;
+    }
+    return status;
+}
+
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
     *taken = 0;
-    berm_device_t *device = pool->device;
-    (void)berm__small_flush(pool);
-    berm_status_t status = berm__stream_poll(pool->stream);
-    if (status == BERM_OK)
-        status = pool_steal(pool, granules, taken);
-    BERM_LIST_EACH (berm_pool_t, other, &device->pools, link) {
+    berm_status_t status = pool_steal(pool, granules, taken);
+    BERM_LIST_EACH (berm_pool_t, other, &pool->device->pools, link) {
         if (status != BERM_OK || *taken >= granules)
             break;
-        if (other == pool)
-            continue;
-        (void)berm__small_flush(other);
-        status = berm__stream_poll(other->stream);
-        if (status == BERM_OK)
+        if (other != pool)
             status = pool_steal(other, granules, taken);
     }
     return status;
@@ -132,9 +179,10 @@ static uint64_t range_cheapest_ticket(const berm_segment_t *segment, const berm_
     return cheapest;
 }
 
-berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
+// The same of all of the pool's ranges.
+static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
     uint64_t cheapest = 0;
-    *waited = false;
+    berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
@@ -144,6 +192,13 @@ berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
                 cheapest = ticket;
         }
     }
+    berm__mutex_unlock(&pool->lock);
+    return cheapest;
+}
+
+berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
+    uint64_t cheapest = pool_cheapest_ticket(pool);
+    *waited = false;
     if (cheapest == 0)
         return BERM_OK;
     berm_status_t status = berm__stream_wait(pool->stream, cheapest);
@@ -172,7 +227,9 @@ static uint64_t segment_obtainable(const berm_segment_t *segment) {
 
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
+    berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
         granules += segment_obtainable(segment);
+    berm__mutex_unlock(&pool->lock);
     return granules;
 }

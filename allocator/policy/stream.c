@@ -14,7 +14,7 @@ void berm__stream_init(berm_stream_ref_t *stream, berm_gpu_t *gpu, berm_stream_t
     stream->gpu = gpu;
     stream->handle = handle;
     stream->passed_ticket = BERM_TICKET_NONE;
-    stream->open_ticket = BERM_TICKET_NONE + 1;
+    atomic_init(&stream->open_ticket, BERM_TICKET_NONE + 1);
     stream->host_waits = host_waits;
 }
 
@@ -35,20 +35,19 @@ void berm__stream_destroy(berm_stream_ref_t *stream) {
         sealed_pass_oldest(stream);
 }
 
-// Everything so far is done: no event is needed to know it.
-static void stream_pass_all(berm_stream_ref_t *stream) {
-    while (stream->sealed_count > 0)
-        sealed_pass_oldest(stream);
-    stream->passed_ticket = stream->open_ticket++;
-    stream->is_open_used = false;
-}
-
-static berm_status_t context_synchronize(berm_stream_ref_t *stream) {
+// Where no event can be had for a ticket that was just closed: waits for everything, which needs
+// none. Should even that fail the ticket counts as used again, and the next seal covers it.
+static berm_status_t context_synchronize(berm_stream_ref_t *stream, uint64_t ticket) {
     berm_cu_result_t result = berm__gpu_synchronize(stream->gpu);
     ++*stream->host_waits;
-    if (result == BERM_CU_SUCCESS)
-        stream_pass_all(stream);
-    return berm__drv_status(result);
+    if (result != BERM_CU_SUCCESS) {
+        atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
+        return berm__drv_status(result);
+    }
+    while (stream->sealed_count > 0)
+        sealed_pass_oldest(stream);
+    stream->passed_ticket = ticket;
+    return BERM_OK;
 }
 
 static berm_cu_result_t event_record(berm_stream_ref_t *stream, berm_cu_event_t event) {
@@ -59,18 +58,17 @@ static berm_cu_result_t event_record(berm_stream_ref_t *stream, berm_cu_event_t 
 }
 
 berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
-    if (!stream->is_open_used)
+    if (!atomic_exchange(&stream->is_open_used, false))
         return BERM_OK;
+    uint64_t ticket = atomic_fetch_add(&stream->open_ticket, 1);
     bool is_context = stream->handle == BERM_STREAM_NONE;
     if (stream->is_retired || (is_context && !stream->gpu->has_ctx_event))
-        return context_synchronize(stream);
+        return context_synchronize(stream, ticket);
     if (stream->sealed_count == BERM_STREAM_SEALED_MAX) {
         berm_sealed_t *newest = sealed_at(stream, stream->sealed_count - 1);
-        berm_cu_result_t result = event_record(stream, newest->event);
-        if (result != BERM_CU_SUCCESS)
-            return context_synchronize(stream);
-        newest->ticket = stream->open_ticket++;
-        stream->is_open_used = false;
+        if (event_record(stream, newest->event) != BERM_CU_SUCCESS)
+            return context_synchronize(stream, ticket);
+        newest->ticket = ticket;
         return BERM_OK;
     }
     berm_cu_event_t event = NULL;
@@ -79,13 +77,11 @@ berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
         berm__gpu_event_give(stream->gpu, event);
         status = BERM_ERROR_DRIVER;
     }
-    // Without an event, waiting for everything is the one thing that is still right.
     if (status != BERM_OK)
-        return context_synchronize(stream);
+        return context_synchronize(stream, ticket);
     stream->sealed_count++;
     *sealed_at(stream, stream->sealed_count - 1) =
-        (berm_sealed_t){.ticket = stream->open_ticket++, .event = event};
-    stream->is_open_used = false;
+        (berm_sealed_t){.ticket = ticket, .event = event};
     return BERM_OK;
 }
 
@@ -102,19 +98,25 @@ berm_status_t berm__stream_poll(berm_stream_ref_t *stream) {
     return BERM_OK;
 }
 
+// The first event at or after the ticket; sealed_count if there is none.
+static unsigned covering_find(berm_stream_ref_t *stream, uint64_t ticket) {
+    unsigned covering = 0;
+    while (covering < stream->sealed_count && sealed_at(stream, covering)->ticket < ticket)
+        covering++;
+    return covering;
+}
+
 berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket) {
     if (berm__stream_has_passed(stream, ticket))
         return BERM_OK;
-    if (ticket >= stream->open_ticket) {
+    unsigned covering = covering_find(stream, ticket);
+    if (covering == stream->sealed_count) {
+        atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
         berm_status_t status = berm__stream_seal(stream);
-        if (status != BERM_OK)
+        if (status != BERM_OK || berm__stream_has_passed(stream, ticket))
             return status;
+        covering = covering_find(stream, ticket);
     }
-    if (berm__stream_has_passed(stream, ticket))
-        return BERM_OK;
-    unsigned covering = 0; // the first event at or after the ticket
-    while (covering < stream->sealed_count && sealed_at(stream, covering)->ticket < ticket)
-        covering++;
     BERM_INSIST(covering < stream->sealed_count, "a ticket is open, sealed or passed");
     berm_cu_result_t result = BERM_DRV_CALL(stream->gpu->drv, SYNCHRONIZE, event_synchronize,
                                             sealed_at(stream, covering)->event);
@@ -124,4 +126,10 @@ berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket) {
     while (!berm__stream_has_passed(stream, ticket))
         sealed_pass_oldest(stream);
     return BERM_OK;
+}
+
+berm_status_t berm__stream_wait_all(berm_stream_ref_t *stream) {
+    uint64_t open = atomic_load(&stream->open_ticket);
+    bool is_used = atomic_load(&stream->is_open_used);
+    return berm__stream_wait(stream, is_used ? open : open - 1);
 }

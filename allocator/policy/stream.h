@@ -13,9 +13,13 @@
 //
 // Invariant I20: passed_ticket < first sealed ticket < ... < last sealed < open_ticket.
 //
-// Locks: the device's. The device's context is current in every call that may reach the driver.
+// Locks: the device's for seal, poll and wait, in its context. A ticket is taken without a lock:
+// sealing opens the next ticket first and records the event then, so that the event comes after all
+// work of whoever took the ticket that it seals.
 #ifndef BERM_POLICY_STREAM_H
 #define BERM_POLICY_STREAM_H
+
+#include <stdatomic.h>
 
 #include "base/list.h"
 #include "vmm/segment.h"
@@ -34,16 +38,18 @@ typedef struct berm_stream {
     berm_gpu_t *gpu;
     berm_stream_t handle; // the caller's; BERM_STREAM_NONE: the whole context
     uint64_t id;          // cuStreamGetId, 0 where the driver has none
-    bool is_retired;      // the caller destroyed it: no driver call may name it
-    bool is_open_used;    // something holds the open ticket
-    uint64_t open_ticket; // from BERM_TICKET_NONE + 1
-    uint64_t passed_ticket;
+    bool
+        is_retired; // the caller destroyed it: no driver call may name it; device's and pool's lock
+    atomic_bool is_open_used;         // something may hold the open ticket
+    atomic_uint_fast64_t open_ticket; // from BERM_TICKET_NONE + 1
+    uint64_t passed_ticket;           // under the device's lock, as all that is not said otherwise
     unsigned sealed_first, sealed_count;
     berm_sealed_t sealed[BERM_STREAM_SEALED_MAX];
-    struct berm_pool *pool; // what is allocated on this stream; NULL: nothing yet
-    uint64_t await_count;   // freed blocks that wait for it
-    uint64_t use_count;     // blocks that wait for it or will: berm_use_t that name it
-    uint64_t *host_waits;   // the device's count
+    struct berm_pool *pool;           // what is allocated on this stream; NULL: nothing yet
+    atomic_uint_fast64_t await_count; // freed blocks that wait for it
+    atomic_uint_fast64_t
+        use_count;        // who needs the record: berm_use_t that name it, frees under way
+    uint64_t *host_waits; // the device's count
 } berm_stream_ref_t;
 
 // NULL and CU_STREAM_LEGACY are one stream. The per-thread default is another stream in each
@@ -59,10 +65,13 @@ void berm__stream_init(berm_stream_ref_t *stream, berm_gpu_t *gpu, berm_stream_t
 // Gives its events back.
 void berm__stream_destroy(berm_stream_ref_t *stream);
 
-// The ticket for work queued so far. Never calls the driver.
+// The ticket for work queued so far. Never calls the driver; needs no lock. The mark comes after
+// the ticket: a seal clears it before it opens the next one, so a ticket is never left unmarked.
 static inline uint64_t berm__stream_ticket(berm_stream_ref_t *stream) {
-    stream->is_open_used = true;
-    return stream->open_ticket;
+    uint64_t ticket = atomic_load_explicit(&stream->open_ticket, memory_order_acquire);
+    if (!atomic_load_explicit(&stream->is_open_used, memory_order_relaxed))
+        atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
+    return ticket;
 }
 
 static inline bool berm__stream_has_passed(const berm_stream_ref_t *stream, uint64_t ticket) {
@@ -77,5 +86,7 @@ berm_status_t berm__stream_poll(berm_stream_ref_t *stream);
 
 // Seals if need be and waits until `ticket` has passed. Counted as a host wait.
 berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket);
+// The same for everything that was ever taken from the stream.
+berm_status_t berm__stream_wait_all(berm_stream_ref_t *stream);
 
 #endif

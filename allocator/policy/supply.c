@@ -28,9 +28,10 @@ static uint64_t supply_short(const supply_t *supply) {
 
 // Bytes that may be created within the headroom.
 static uint64_t headroom_bytes(const supply_t *supply) {
-    const berm_device_t *device = supply->pool->device;
-    uint64_t live = device->requested.current + supply->demand->request_bytes;
-    live = berm__max_u64(live, device->requested.peak);
+    berm_device_t *device = supply->pool->device;
+    uint64_t live, peak;
+    berm__counts_requested_read(device, &live, &peak);
+    live = berm__max_u64(live + supply->demand->request_bytes, peak);
     double target = (double)live * (1.0 + device->headroom_pct / 100.0);
     double room = target - (double)device->phys.reserved_bytes;
     return room <= 0 ? 0 : room >= 0x1p62 ? UINT64_C(1) << 62 : (uint64_t)room;

@@ -15,7 +15,7 @@ typedef struct berm_demand {
 // Makes enough handles idle. In this order: create within the headroom; take pages whose work is
 // done; finish frees of other streams; wait for the cheapest page; create up to the limit; wait for
 // other pools' pages. OUT_OF_DEVICE_MEMORY, LIMIT, OUT_OF_HOST_MEMORY, CEILING, DRIVER,
-// DEVICE_LOST; what was gathered stays idle. Locks: the device's; its context is current.
+// DEVICE_LOST; what was gathered stays idle. Locks: the device's, in its context, and no pool's.
 berm_status_t berm__supply_gather(berm_pool_t *pool, berm_demand_t *demand);
 // Gives back what was created, as far as it is still idle: a request that fails leaves no more
 // reserved than there was.

@@ -2,7 +2,7 @@
 // Giving physical memory back: trim and the retirement of a stream. Both wait until the work that
 // was queued when memory was freed is done, since neither unmap nor release waits for it.
 //
-// Locks: the device's; its context is current.
+// Locks: the device's, in its context.
 #include "policy/cache.h"
 #include "policy/pool.h"
 
@@ -14,12 +14,8 @@ static berm_status_t pool_quiesce(berm_pool_t *pool) {
     berm_status_t status = BERM_OK;
     while (waited && status == BERM_OK)
         status = berm__deferred_wait_oldest(pool, &waited);
-    (void)berm__small_flush(pool);
-    if (status == BERM_OK && pool->stream->is_open_used)
-        status = berm__stream_seal(pool->stream);
-    if (status == BERM_OK)
-        status = berm__stream_wait(pool->stream, pool->stream->open_ticket - 1);
-    return status;
+    (void)berm__small_flush_locking(pool);
+    return status == BERM_OK ? berm__stream_wait_all(pool->stream) : status;
 }
 
 berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
@@ -53,6 +49,20 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     return status;
 }
 
+// Nobody finds the stream any more, and what is freed into its pool has passed.
+static void retired_mark(berm_device_t *device, berm_stream_ref_t *stream) {
+    berm_pool_t *pool = stream->pool;
+    berm__mutex_lock(&device->streams_lock);
+    if (pool != NULL)
+        berm__mutex_lock(&pool->lock);
+    stream->is_retired = true;
+    if (pool != NULL)
+        berm__mutex_unlock(&pool->lock);
+    if (device->stream_last == stream)
+        device->stream_last = NULL;
+    berm__mutex_unlock(&device->streams_lock);
+}
+
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream) {
     berm_pool_t *pool = stream->pool;
     if (pool != NULL)
@@ -64,11 +74,9 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
         status = pool_quiesce(pool);
     if (status != BERM_OK)
         return status;
-    stream->is_retired = true;
-    if (device->stream_last == stream)
-        device->stream_last = NULL;
+    retired_mark(device, stream);
     if (pool == NULL) {
-        berm__device_stream_drop(device, stream);
+        berm__device_streams_collect(device);
         return BERM_OK;
     }
     // Its pages serve any stream from now on; what stays is shared with live blocks. The stream is

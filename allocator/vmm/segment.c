@@ -55,8 +55,7 @@ static berm_status_t addresses_reserve(berm_segment_t *segment) {
 }
 
 berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr_dir_t *dir,
-                                   berm_node_slab_t *nodes, uint64_t span_bytes, void *pool,
-                                   berm_segment_t **out) {
+                                   uint64_t span_bytes, void *pool, berm_segment_t **out) {
     *out = NULL;
     berm_segment_t *segment = tables_alloc(gpu, span_bytes);
     if (segment == NULL)
@@ -66,18 +65,8 @@ berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr
     segment->dir = dir;
     segment->dir_entry.owner = segment;
     berm__list_init(&segment->link);
-    if (!berm__ranges_init(&segment->ranges, span_bytes, nodes)) {
-        tables_free(segment);
-        return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    }
     berm_status_t status = addresses_reserve(segment);
-    if (status == BERM_OK &&
-        !berm__addr_dir_insert(dir, segment->base, span_bytes, &segment->dir_entry)) {
-        (void)BERM_DRV_CALL(gpu->drv, ADDRESS_FREE, mem_address_free, segment->base, span_bytes);
-        status = BERM_ERROR_OUT_OF_ADDRESSES;
-    }
     if (status != BERM_OK) {
-        berm__ranges_destroy(&segment->ranges);
         tables_free(segment);
         return status;
     }
@@ -85,14 +74,28 @@ berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr
     return BERM_OK;
 }
 
+berm_status_t berm__segment_open(berm_segment_t *segment, berm_node_slab_t *nodes) {
+    if (!berm__ranges_init(&segment->ranges, segment->span_bytes, nodes))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    if (berm__addr_dir_insert(segment->dir, segment->base, segment->span_bytes,
+                              &segment->dir_entry))
+        return BERM_OK;
+    berm__ranges_destroy(&segment->ranges);
+    segment->ranges.first = NULL;
+    return BERM_ERROR_OUT_OF_ADDRESSES;
+}
+
 void berm__segment_destroy(berm_segment_t *segment) {
-    berm__addr_dir_remove(segment->dir, &segment->dir_entry);
+    bool is_open = segment->ranges.first != NULL;
+    if (is_open)
+        berm__addr_dir_remove(segment->dir, &segment->dir_entry);
     berm_cu_result_t result = BERM_DRV_CALL(segment->gpu->drv, ADDRESS_FREE, mem_address_free,
                                             segment->base, segment->span_bytes);
     if (result != BERM_CU_SUCCESS) // once more: there is no later chance
         (void)BERM_DRV_CALL(segment->gpu->drv, ADDRESS_FREE, mem_address_free, segment->base,
                             segment->span_bytes);
-    berm__ranges_destroy(&segment->ranges);
+    if (is_open)
+        berm__ranges_destroy(&segment->ranges);
     tables_free(segment);
 }
 

@@ -17,7 +17,10 @@
 //       slab; every other cell is 0
 //   I8  the ticket of a granule with a handle is one that the pool's stream has given out
 //
-// Locks: the device's; cells may be read without it by who holds a live block (policy above).
+// Locks: handle_of and the driver's view of the addresses are under the device's lock; ranges,
+// tickets and cells under the pool's, but for the tickets of granules that are being mapped or
+// unmapped, whose ranges are BUSY. Cells may be read without a lock by who holds a live block
+// (policy above).
 #ifndef BERM_VMM_SEGMENT_H
 #define BERM_VMM_SEGMENT_H
 
@@ -35,20 +38,23 @@ typedef struct berm_segment {
     uint64_t span_bytes;
     berm_addr_dir_t *dir;
     berm_addr_entry_t dir_entry;
-    // Under the device's lock.
-    berm_list_t link; // of the pool's list
+    berm_list_t link; // of the pool's list; changed under both locks
+    // Under the pool's lock.
     berm_ranges_t ranges;
-    berm_phys_handle_t **handle_of; // per granule; NULL: nothing mapped
     uint64_t *ticket_of;       // per granule: last ticket of the pool's stream; 0: never mapped
     _Atomic(uintptr_t) *cells; // per cell: 0, a berm_range_t *, or a slab with bit 0 set
+    // Under the device's lock.
+    berm_phys_handle_t **handle_of; // per granule; NULL: nothing mapped
     uint64_t poisoned_bytes;
 } berm_segment_t;
 
 // Reserves `span_bytes` (a multiple of the granule) of addresses. OUT_OF_ADDRESSES,
 // OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST. Calls the driver. *out is NULL on failure.
 berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr_dir_t *dir,
-                                   berm_node_slab_t *nodes, uint64_t span_bytes, void *pool,
-                                   berm_segment_t **out);
+                                   uint64_t span_bytes, void *pool, berm_segment_t **out);
+// Makes it one VOID range, with a node of `nodes`, and lets its addresses be found. Calls no
+// driver; the pool's lock is held. OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES.
+berm_status_t berm__segment_open(berm_segment_t *segment, berm_node_slab_t *nodes);
 // Nothing may be mapped. Gives the addresses back; if the driver refuses they are lost, and counted
 // nowhere any more. Calls the driver.
 void berm__segment_destroy(berm_segment_t *segment);
@@ -89,6 +95,12 @@ static inline uintptr_t berm__segment_cell_read(const berm_segment_t *segment,
     return atomic_load_explicit(&segment->cells[offset_bytes / BERM_CELL_BYTES],
                                 memory_order_acquire);
 }
+static inline void berm__segment_cell_write(berm_segment_t *segment, uint64_t offset_bytes,
+                                            uintptr_t value) {
+    atomic_store_explicit(&segment->cells[offset_bytes / BERM_CELL_BYTES], value,
+                          memory_order_release);
+}
+// The same for all cells of a run.
 void berm__segment_cells_write(berm_segment_t *segment, uint64_t start_bytes, uint64_t size_bytes,
                                uintptr_t value);
 

@@ -45,7 +45,7 @@ static void hole_make(uint64_t first, uint64_t count) {
     berm_device_t *device = heap_device();
     berm_range_t *range = berm__ranges_at(&segment->ranges, first * GRANULE);
     cr_assert(range->state == BERM_RANGE_FREE);
-    cr_assert(berm__node_slab_reserve(&device->range_nodes, 2));
+    cr_assert(berm__node_slab_reserve(&pool->range_nodes, 2));
     range = berm__ranges_carve(&segment->ranges, range, first * GRANULE, count * GRANULE,
                                BERM_RANGE_BUSY);
     cr_assert(berm__segment_unmap(segment, first, count) == BERM_OK);

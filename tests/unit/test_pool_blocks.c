@@ -183,7 +183,7 @@ static void awaited_on_recorded(uint64_t size_bytes) {
     cr_assert(berm_record_stream(block, b) == BERM_OK, "twice is as once");
     cr_assert(berm_record_stream(block, a) == BERM_OK, "the own stream is nothing new");
     heap_free(block, a);
-    cr_assert(berm__node_slab_live(&heap_device()->use_nodes) == 1);
+    cr_assert(berm__node_slab_live(&heap_pool(a)->use_nodes) == 1);
     awaited_expect(block, size_bytes, gate);
     BERM_TEST_END_INSIDE();
 }

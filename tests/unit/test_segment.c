@@ -36,8 +36,14 @@ static void layers_end(void) {
 }
 
 static berm_status_t segment_create(void) {
-    return berm__segment_create(&fixture.gpu, &phys, &dir, &nodes, GRANULES * GRANULE, NULL,
-                                &segment);
+    berm_status_t status =
+        berm__segment_create(&fixture.gpu, &phys, &dir, GRANULES * GRANULE, NULL, &segment);
+    if (status != BERM_OK)
+        return status;
+    status = berm__segment_open(segment, &nodes);
+    if (status != BERM_OK)
+        berm__segment_destroy(segment);
+    return status;
 }
 
 static void segment_begin(void) {
