@@ -100,10 +100,12 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     uint64_t occupied;
     berm__counts_number_secure(counts, pool->device);
     berm__mutex_lock(&pool->lock);
-    if (alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_exchange(cache, size_bytes) &&
-        berm__cache_alloc(cache, size_bytes, out)) {
-        berm__mutex_unlock(&pool->lock);
-        return BERM_OK;
+    if (alignment_bytes == BERM_RANGE_UNIT_BYTES) {
+        berm__cache_exchange(cache, size_bytes);
+        if (berm__cache_alloc(cache, size_bytes, out)) { // also where it was short of numbers only
+            berm__mutex_unlock(&pool->lock);
+            return BERM_OK;
+        }
     }
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,

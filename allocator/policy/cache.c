@@ -226,20 +226,19 @@ static bool bin_pass_on(berm_cache_t *cache, unsigned size_class) {
     return true;
 }
 
-bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes) {
+void berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes) {
     struct berm_exchange *exchange = cache->pool->exchange;
     if (exchange == NULL || size_bytes > BERM_SMALL_MAX_BYTES)
-        return false;
+        return;
     unsigned size_class = berm__size_class_of(size_bytes);
     if (exchange->count[size_class] == 0 || cache->count[size_class] > 0)
-        return false;
+        return;
     const berm_cache_batch_t *batch = &exchange->batches[size_class][--exchange->count[size_class]];
     memcpy(cache->slots[size_class], batch->slots, batch->count * sizeof batch->slots[0]);
     cache->count[size_class] = (uint8_t)batch->count;
     uint64_t bytes = batch->count * berm__size_class_bytes(size_class);
     cache->bytes += bytes;
     exchange->bytes -= bytes;
-    return true;
 }
 
 static bool exchange_drain(berm_pool_t *pool) {

@@ -142,8 +142,8 @@ void berm__device_thaw(berm_device_t *device);
 
 // --- the owner, inside, with the pool's lock -----------------------------------------------------
 
-// Fills an empty bin for `size_bytes` with a batch of the exchange; false if there is none.
-bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
+// Fills an empty bin for `size_bytes` with a batch of the exchange, if there is one.
+void berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
 // free slots.
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
