@@ -13,7 +13,7 @@
 
 // How far a bin is walked in search of a closer or an aligned fit before a larger bin is tried.
 enum {
-    BIN_WALK_MAX = 16
+    BIN_WALK_MAX = 8
 };
 
 typedef struct bin {
@@ -43,7 +43,7 @@ static void bin_insert(berm_ranges_t *ranges, berm_range_t *range) {
         return;
     bin_t bin = bin_of(range->size_bytes);
     berm__list_push_front(&bins->bins[bin.level][bin.linear], &range->as.bin);
-    bins->linear_bits[bin.level] = (uint16_t)(bins->linear_bits[bin.level] | (1u << bin.linear));
+    bins->linear_bits[bin.level] = bins->linear_bits[bin.level] | (1u << bin.linear);
     bins->level_bits |= UINT64_C(1) << bin.level;
     if (range->state == BERM_RANGE_FREE)
         ranges->free_bytes += range->size_bytes;
@@ -60,16 +60,15 @@ static void bin_remove(berm_ranges_t *ranges, berm_range_t *range) {
         ranges->free_bytes -= range->size_bytes;
     if (!berm__list_is_empty(&bins->bins[bin.level][bin.linear]))
         return;
-    bins->linear_bits[bin.level] = (uint16_t)(bins->linear_bits[bin.level] & ~(1u << bin.linear));
+    bins->linear_bits[bin.level] = bins->linear_bits[bin.level] & ~(1u << bin.linear);
     if (bins->linear_bits[bin.level] == 0)
         bins->level_bits &= ~(UINT64_C(1) << bin.level);
 }
 
 // The first bin that is not empty, from `bin` upwards; false at the end.
 static bool bin_seek(const berm_bins_t *bins, bin_t *bin) {
-    unsigned linear = bin->linear < BERM_BIN_LINEAR
-                          ? bins->linear_bits[bin->level] & (0xffffu << bin->linear) & 0xffffu
-                          : 0;
+    unsigned linear =
+        bin->linear < BERM_BIN_LINEAR ? bins->linear_bits[bin->level] & (~0u << bin->linear) : 0;
     if (linear == 0) {
         uint64_t levels =
             bin->level + 1 < 64 ? bins->level_bits & (~UINT64_C(0) << (bin->level + 1)) : 0;
@@ -84,7 +83,9 @@ static bool bin_seek(const berm_bins_t *bins, bin_t *bin) {
 
 // The first bin that is not empty, below `bin` downwards; false at the end.
 static bool bin_seek_down(const berm_bins_t *bins, bin_t *bin) {
-    unsigned linear = bins->linear_bits[bin->level] & ((1u << bin->linear) - 1);
+    unsigned linear = bins->linear_bits[bin->level];
+    if (bin->linear < BERM_BIN_LINEAR)
+        linear &= (1u << bin->linear) - 1;
     if (linear == 0) {
         uint64_t levels = bins->level_bits & ((UINT64_C(1) << bin->level) - 1);
         if (levels == 0)

@@ -60,7 +60,7 @@ typedef struct berm_range {
 } berm_range_t;
 
 enum {
-    BERM_BIN_LINEAR_LG = 4,
+    BERM_BIN_LINEAR_LG = 5,
     BERM_BIN_LINEAR = 1 << BERM_BIN_LINEAR_LG,
     BERM_BIN_LEVELS = 52, // sizes below 2^9 * 2^52
 };
@@ -80,7 +80,7 @@ static inline bool berm__range_claim(berm_range_t *range) {
 // Ranges of one state by size: see ranges.c.
 typedef struct berm_bins {
     uint64_t level_bits;
-    uint16_t linear_bits[BERM_BIN_LEVELS];
+    uint32_t linear_bits[BERM_BIN_LEVELS];
     berm_list_t bins[BERM_BIN_LEVELS][BERM_BIN_LINEAR];
 } berm_bins_t;
 

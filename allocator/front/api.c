@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "front/heap.h"
+#include "front/hit.h"
 
 static const uint64_t size_max_bytes = UINT64_C(1) << 62;
 static const uint64_t alignment_max_bytes = UINT64_C(1) << 32;
@@ -56,10 +56,26 @@ berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int de
 }
 
 berm_status_t berm_alloc(uint64_t size_bytes, int device, berm_stream_t stream, berm_addr_t *out) {
+    berm_cache_t *cache = berm__hit_cache(stream);
+    if (BERM_LIKELY(cache != NULL && cache->ordinal == device && out != NULL &&
+                    size_bytes - 1 < size_max_bytes)) {
+        if (BERM_LIKELY(berm__hit_alloc(cache, size_bytes, out)))
+            return BERM_OK;
+        return berm__heap_alloc_miss(cache, size_bytes, out);
+    }
     return berm_alloc_aligned(size_bytes, BERM_RANGE_UNIT_BYTES, device, stream, out);
 }
 
 berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
+    berm_cache_t *cache = berm__hit_cache(stream);
+    if (BERM_LIKELY(cache != NULL && (cache->ordinal == device || device == BERM_DEVICE_ANY))) {
+        berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, addr);
+        if (BERM_LIKELY(segment != NULL && segment->pool == cache->pool)) {
+            if (BERM_LIKELY(berm__hit_free(cache, segment, addr)))
+                return BERM_OK;
+            return berm__heap_free_miss(cache, segment, addr);
+        }
+    }
     bool is_running;
     berm_status_t status = berm__heap_peek(&is_running);
     if (BERM_UNLIKELY(status != BERM_OK) || addr == 0)

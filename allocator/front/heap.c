@@ -7,8 +7,9 @@
 //             moving, waiting
 //   free:     address -> core/addr_dir.h -> segment -> thread's cache -> block -> policy/pool.c
 //
-// Most requests end in the cache, without a lock. The rest take their pool's lock. What finds
-// nothing free takes the device's first, under which the driver is called; no pool's is held then.
+// Most requests end in the cache, without a lock: hit.h. The rest take their pool's lock. What
+// finds nothing free takes the device's first, under which the driver is called; no pool's is held
+// then.
 #include "front/heap.h"
 
 #include <pthread.h>
@@ -22,6 +23,7 @@
 
 berm_heap_t berm__heap = {
     .lock = BERM_MUTEX_INITIALIZER(BERM_LOCK_INSTANCE, "heap"),
+    .epoch = 1,
 };
 
 static _Thread_local char error_text[384];
@@ -98,14 +100,14 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     berm_pool_t *pool = cache->pool;
     berm_counts_t *counts = cache->counts;
     uint64_t occupied;
+    bool may_hit = counts->number_next == counts->number_end; // and so no hit was tried
     berm__counts_number_secure(counts, pool->device);
     berm__mutex_lock(&pool->lock);
-    if (alignment_bytes == BERM_RANGE_UNIT_BYTES) {
-        berm__cache_exchange(cache, size_bytes);
-        if (berm__cache_alloc(cache, size_bytes, out)) { // also where it was short of numbers only
-            berm__mutex_unlock(&pool->lock);
-            return BERM_OK;
-        }
+    may_hit |= berm__cache_exchange(cache, size_bytes);
+    if (may_hit && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
+        berm__cache_alloc(cache, size_bytes, out)) {
+        berm__mutex_unlock(&pool->lock);
+        return BERM_OK;
     }
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,
@@ -198,12 +200,16 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
     return audit_after(alloc_slow(size_bytes, alignment_bytes, ordinal, stream, out));
 }
 
+berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
+    *out = 0;
+    return alloc_miss(cache, size_bytes, BERM_RANGE_UNIT_BYTES, cache->ordinal, cache->handle, out);
+}
+
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out) {
     stream = berm__stream_normalize(stream);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), ordinal, stream);
-    if (BERM_LIKELY(cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
-                    berm__cache_enter(cache))) {
+    if (cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_enter(cache)) {
         bool is_hit = berm__cache_alloc(cache, size_bytes, out);
         berm__cache_leave(cache);
         if (BERM_LIKELY(is_hit))
@@ -233,6 +239,7 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
     berm_pool_t *pool = cache->pool;
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    // A large block that was refused for want of room goes to the pool, with the one in its way.
     if (status == BERM_OK && !(berm__cache_make_room(cache, block.size_bytes) &&
                                berm__cache_free(cache, segment, addr) == BERM_OK)) {
         status = berm__pool_free_own(&block, &freed);
@@ -311,6 +318,10 @@ static berm_status_t free_miss(berm_cache_t *cache, berm_segment_t *segment, ber
     return audit_after(status);
 }
 
+berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
+    return free_miss(cache, segment, addr, cache->handle);
+}
+
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle) {
     handle = berm__stream_normalize(handle);
     berm_device_t *device;
@@ -320,7 +331,7 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
     if (BERM_UNLIKELY(ordinal != BERM_DEVICE_ANY && ordinal != device->gpu.ordinal))
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), device->gpu.ordinal, handle);
-    if (BERM_LIKELY(cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache))) {
+    if (cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache)) {
         berm_status_t cached = berm__cache_free(cache, segment, addr);
         berm__cache_leave(cache);
         if (BERM_LIKELY(cached == BERM_OK))
@@ -353,8 +364,17 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
 
 // --- start, end, devices -----------------------------------------------------------------------
 
+// After every change to what it depends on.
+static void hit_epoch_set(void) {
+    berm_heap_t *heap = &berm__heap;
+    bool is_plain = atomic_load(&heap->state) == BERM_HEAP_RUNNING &&
+                    !atomic_load(&heap->is_forked) && !atomic_load(&heap->audits);
+    atomic_store(&heap->hit_epoch, is_plain ? atomic_load(&heap->epoch) : 0);
+}
+
 static void forked_mark(void) {
     atomic_store(&berm__heap.is_forked, true);
+    hit_epoch_set();
 }
 
 static void process_prepare(void) {
@@ -375,6 +395,7 @@ static void limit_apply(berm_device_t *device) {
 void berm__heap_options_apply(bool has_new_limit) {
     const berm_options_t *options = &berm__heap.options;
     atomic_store(&berm__heap.audits, options->audit || BERM_AUDIT_ON);
+    hit_epoch_set();
     berm__log_level_set(options->log);
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
         berm_device_t *device = berm__heap_device_opened(ordinal);
@@ -410,6 +431,7 @@ static berm_status_t start_locked(const char *options) {
     }
     atomic_store(&heap->audits, heap->options.audit || BERM_AUDIT_ON);
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
+    hit_epoch_set();
     return BERM_OK;
 }
 
@@ -491,6 +513,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         return BERM_OK;
     }
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
+    hit_epoch_set();
     uint64_t live_total = 0;
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
         berm_device_t *device = berm__heap_device_opened(ordinal);

@@ -12,7 +12,7 @@
 #define BERM_FRONT_HEAP_H
 
 #include "front/options.h"
-#include "policy/pool.h"
+#include "policy/cache.h"
 
 enum {
     BERM_DEVICES_MAX = 64
@@ -27,7 +27,8 @@ typedef enum berm_heap_state {
 typedef struct berm_heap {
     berm_mutex_t lock;
     _Atomic(int) state;         // berm_heap_state_t
-    atomic_uint_fast64_t epoch; // raised by every stop: what threads kept from before is stale
+    atomic_uint_fast64_t epoch; // from 1, raised by every stop: what threads kept before is stale
+    atomic_uint_fast64_t hit_epoch; // the same where hits need no second look (hit.h), else 0
     atomic_bool is_forked;
     atomic_bool audits; // options.audit, read on every call
     // Under the lock; constant while running, but for what can be set at run time.
@@ -62,6 +63,12 @@ static inline berm_device_t *berm__heap_device_opened(int ordinal) {
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out);
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle);
+// The same where the calling thread's cache, which is the stream's and of no earlier run, has no
+// hit for them: a plain request of at most 2^62 bytes; an address of `segment`, of the cache's
+// pool.
+berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
+berm_status_t berm__heap_free_miss(struct berm_cache *cache, berm_segment_t *segment,
+                                   berm_addr_t addr);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
 
 // Puts the options that can change into every open device; the limit only if it was set anew, since

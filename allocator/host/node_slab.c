@@ -43,9 +43,7 @@ void berm__node_slab_init(berm_node_slab_t *slab, size_t object_bytes) {
     *slab = (berm_node_slab_t){.object_bytes = berm__align_up(object_bytes, 16)};
 }
 
-bool berm__node_slab_reserve(berm_node_slab_t *slab, uint64_t count) {
-    if (count <= slab->free_count)
-        return true;
+bool berm__node_slab_grow(berm_node_slab_t *slab, uint64_t count) {
     uint64_t missing = count - slab->free_count;
     if (missing > PTRDIFF_MAX / slab->object_bytes - 1)
         return false;

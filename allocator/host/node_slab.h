@@ -32,9 +32,14 @@ typedef struct berm_node_slab {
 // An empty slab of objects of object_bytes (1 to 64 KiB); allocates nothing.
 void berm__node_slab_init(berm_node_slab_t *slab, size_t object_bytes);
 
+// Adds objects until `count` are free, more than are now. As reserve.
+bool berm__node_slab_grow(berm_node_slab_t *slab, uint64_t count);
+
 // Makes sure that the next `count` takes cannot fail (gives in between only help). False, and
 // nothing changed, when there is no host memory.
-BERM_NODISCARD bool berm__node_slab_reserve(berm_node_slab_t *slab, uint64_t count);
+BERM_NODISCARD static inline bool berm__node_slab_reserve(berm_node_slab_t *slab, uint64_t count) {
+    return BERM_LIKELY(slab->free_count >= count) || berm__node_slab_grow(slab, count);
+}
 
 // Gives all chunks back. Objects still taken become invalid. The slab is as after init.
 void berm__node_slab_destroy(berm_node_slab_t *slab);

@@ -47,8 +47,7 @@ static uint32_t bin_capacity(unsigned size_class) {
 
 // --- the owner's side --------------------------------------------------------------------------
 
-// Only large blocks of exactly the size: a cached block is never cut.
-static bool large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
+bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
     uint64_t occupied = berm__align_up(size_bytes, BERM_RANGE_UNIT_BYTES);
     uint32_t i = cache->large_count;
     while (i > 0 && cache->large[i - 1].size_bytes != occupied)
@@ -56,8 +55,9 @@ static bool large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *o
     if (i == 0)
         return false;
     berm_cache_large_t entry = cache->large[i - 1];
-    for (cache->large_count--; i <= cache->large_count; i++)
-        cache->large[i - 1] = cache->large[i];
+    cache->large_count--;
+    memmove(&cache->large[i - 1], &cache->large[i],
+            (cache->large_count - (i - 1)) * sizeof cache->large[0]);
     berm_range_t *range = entry.range;
     range->as.block.requested_bytes = size_bytes;
     range->as.block.index = cache->counts->number_next++;
@@ -68,46 +68,10 @@ static bool large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *o
     return true;
 }
 
-bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
-    berm_counts_t *counts = cache->counts;
-    if (BERM_UNLIKELY(counts->number_next == counts->number_end))
-        return false;
-    if (size_bytes > BERM_SMALL_MAX_BYTES)
-        return large_alloc(cache, size_bytes, out);
-    unsigned size_class = berm__size_class_of(size_bytes);
-    if (BERM_UNLIKELY(cache->count[size_class] == 0))
-        return false;
-    berm_cache_slot_t *entry = &cache->slots[size_class][--cache->count[size_class]];
-    berm_slab_t *slab = entry->slab;
-    uint64_t class_bytes = berm__size_class_bytes(size_class);
-    slab->requested[entry->slot] = (uint16_t)(size_bytes - 1);
-    slab->index[entry->slot] = (uint32_t)counts->number_next++;
-    __atomic_store_n(&slab->state[entry->slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
-    cache->bytes -= class_bytes;
-    berm__counts_alloc(counts, size_bytes, class_bytes);
-    *out = slab->base + entry->slot * class_bytes;
-    return true;
-}
-
-static berm_status_t slot_free(berm_cache_t *cache, berm_slab_t *slab, berm_addr_t addr) {
-    unsigned size_class = slab->size_class;
-    uint64_t class_bytes = berm__size_class_bytes(size_class);
-    uint32_t slot = berm__size_class_slot_of(size_class, addr - slab->base);
-    bool is_plain = __atomic_load_n(&slab->uses, __ATOMIC_RELAXED) == NULL && slot < slab->slots &&
-                    slab->base + slot * class_bytes == addr &&
-                    cache->count[size_class] < cache->capacity[size_class];
-    if (BERM_UNLIKELY(!is_plain))
-        return BERM_ERROR_STATE;
-    uint64_t requested = (uint64_t)slab->requested[slot] + 1;
-    if (BERM_UNLIKELY(!berm__slot_claim(slab, slot)))
-        return BERM_ERROR_DOUBLE_FREE;
-    cache->slots[size_class][cache->count[size_class]++] = (berm_cache_slot_t){slab, slot};
-    cache->bytes += class_bytes;
-    berm__counts_free(cache->counts, requested, class_bytes);
-    return BERM_OK;
-}
-
-static berm_status_t large_free(berm_cache_t *cache, berm_segment_t *segment, berm_range_t *range) {
+berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segment,
+                                     berm_range_t *range, berm_addr_t addr) {
+    if (range == NULL || range->start_bytes != addr - segment->base)
+        return BERM_ERROR_STATE; // the pool says what is wrong
     if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL ||
         cache->large_count >= cache->large_capacity)
         return BERM_ERROR_STATE;
@@ -118,17 +82,6 @@ static berm_status_t large_free(berm_cache_t *cache, berm_segment_t *segment, be
     cache->bytes += occupied;
     berm__counts_free(cache->counts, requested, occupied);
     return BERM_OK;
-}
-
-berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
-    uint64_t offset = addr - segment->base;
-    uintptr_t value = berm__segment_cell_read(segment, offset);
-    if (BERM_LIKELY((value & BERM_CELL_IS_SLAB) != 0))
-        return slot_free(cache, (berm_slab_t *)(value - BERM_CELL_IS_SLAB), addr);
-    berm_range_t *range = (berm_range_t *)value;
-    if (range == NULL || range->start_bytes != offset)
-        return BERM_ERROR_STATE; // the pool says what is wrong
-    return large_free(cache, segment, range);
 }
 
 // --- with locks --------------------------------------------------------------------------------
@@ -226,19 +179,20 @@ static bool bin_pass_on(berm_cache_t *cache, unsigned size_class) {
     return true;
 }
 
-void berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes) {
+bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes) {
     struct berm_exchange *exchange = cache->pool->exchange;
     if (exchange == NULL || size_bytes > BERM_SMALL_MAX_BYTES)
-        return;
+        return false;
     unsigned size_class = berm__size_class_of(size_bytes);
     if (exchange->count[size_class] == 0 || cache->count[size_class] > 0)
-        return;
+        return false;
     const berm_cache_batch_t *batch = &exchange->batches[size_class][--exchange->count[size_class]];
     memcpy(cache->slots[size_class], batch->slots, batch->count * sizeof batch->slots[0]);
     cache->count[size_class] = (uint8_t)batch->count;
     uint64_t bytes = batch->count * berm__size_class_bytes(size_class);
     cache->bytes += bytes;
     exchange->bytes -= bytes;
+    return true;
 }
 
 static bool exchange_drain(berm_pool_t *pool) {

@@ -116,13 +116,61 @@ static inline void berm__cache_leave(berm_cache_t *cache) {
     atomic_store_explicit(&cache->busy, 0, memory_order_release);
 }
 
+// Of cached large blocks only one of exactly the size will do: it is never cut.
+bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
+berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segment,
+                                     berm_range_t *range, berm_addr_t addr);
+
 // A block from the cache; false on a miss. Sizes are checked by the caller; the alignment is 512.
 // The caller is the owner, inside.
-bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
+static inline bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
+    berm_counts_t *counts = cache->counts;
+    if (BERM_UNLIKELY(counts->number_next == counts->number_end))
+        return false;
+    if (BERM_UNLIKELY(size_bytes > BERM_SMALL_MAX_BYTES))
+        return berm__cache_large_alloc(cache, size_bytes, out);
+    unsigned size_class = berm__size_class_of(size_bytes);
+    unsigned count = cache->count[size_class];
+    if (BERM_UNLIKELY(count == 0))
+        return false;
+    cache->count[size_class] = (uint8_t)(count - 1);
+    const berm_cache_slot_t entry = cache->slots[size_class][count - 1];
+    berm_slab_t *slab = entry.slab;
+    uint64_t class_bytes = berm__size_class_bytes(size_class);
+    slab->requested[entry.slot] = (uint16_t)(size_bytes - 1);
+    slab->index[entry.slot] = (uint32_t)counts->number_next++;
+    __atomic_store_n(&slab->state[entry.slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
+    cache->bytes -= class_bytes;
+    berm__counts_alloc(counts, size_bytes, class_bytes);
+    *out = slab->base + entry.slot * class_bytes;
+    return true;
+}
 
 // Frees a block into the cache: BERM_OK, or BERM_ERROR_STATE when it must go by the pool (another
 // stream, uses, full cache: nothing changed), or what is wrong with the address. Inside.
-berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr);
+static inline berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment,
+                                             berm_addr_t addr) {
+    uintptr_t value = berm__segment_cell_read(segment, addr - segment->base);
+    if (BERM_UNLIKELY((value & BERM_CELL_IS_SLAB) == 0))
+        return berm__cache_large_free(cache, segment, (berm_range_t *)value, addr);
+    berm_slab_t *slab = (berm_slab_t *)(value - BERM_CELL_IS_SLAB);
+    unsigned size_class = slab->size_class;
+    uint64_t class_bytes = berm__size_class_bytes(size_class);
+    uint32_t slot = berm__size_class_slot_of(size_class, addr - slab->base);
+    unsigned count = cache->count[size_class];
+    if (BERM_UNLIKELY(__atomic_load_n(&slab->uses, __ATOMIC_RELAXED) != NULL ||
+                      slot >= slab->slots || slab->base + slot * class_bytes != addr ||
+                      count >= cache->capacity[size_class]))
+        return BERM_ERROR_STATE;
+    uint64_t requested = (uint64_t)slab->requested[slot] + 1;
+    if (BERM_UNLIKELY(!berm__slot_claim(slab, slot)))
+        return BERM_ERROR_DOUBLE_FREE;
+    cache->slots[size_class][count] = (berm_cache_slot_t){slab, slot};
+    cache->count[size_class] = (uint8_t)(count + 1);
+    cache->bytes += class_bytes;
+    berm__counts_free(cache->counts, requested, class_bytes);
+    return BERM_OK;
+}
 
 // Keeps every owner of the device's caches out, until released. Locked.
 void berm__caches_claim(berm_device_t *device);
@@ -142,8 +190,8 @@ void berm__device_thaw(berm_device_t *device);
 
 // --- the owner, inside, with the pool's lock -----------------------------------------------------
 
-// Fills an empty bin for `size_bytes` with a batch of the exchange, if there is one.
-void berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
+// Fills an empty bin for `size_bytes` with a batch of the exchange; false if there is none.
+bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
 // free slots.
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
