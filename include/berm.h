@@ -87,6 +87,12 @@ typedef void *berm_stream_t;
 // "No stream": see berm_alloc and berm_free.
 #define BERM_STREAM_NONE ((berm_stream_t)(intptr_t)-1)
 
+// The id of a pool, chosen by who makes it (a PyTorch mempool's id is such a pair). Both 0 is the
+// default pool.
+typedef struct berm_pool_id {
+    uint64_t high, low;
+} berm_pool_id_t;
+
 // In calls that take an address: any device.
 #define BERM_DEVICE_ANY (-1)
 

@@ -57,18 +57,28 @@ static int stream_check(const berm_audit_t *audit, const berm_stream_ref_t *stre
                             last, open);
 }
 
-// One idle list: handles of `granules` each, none of them mapped, as many as counted (I11).
-static int idle_list_check(const berm_audit_t *audit, const berm_list_t *head, uint32_t granules,
-                           uint64_t expected) {
+// One idle list: handles of `granules` each (0: of any size that has no list of its own), none of
+// them mapped, all of this store, as many as counted (I11). Adds their granules to *total.
+static int idle_list_check(const berm_audit_t *audit, const berm_store_t *store,
+                           const berm_list_t *head, uint32_t granules, uint64_t expected,
+                           uint64_t *total) {
     uint64_t count = 0;
+    const char *wrong = NULL;
     for (const berm_list_t *link = head->next; link != head && count <= expected;
          link = link->next, count++) {
         const berm_phys_handle_t *handle =
             BERM_CONTAINER_OF((uintptr_t)link, berm_phys_handle_t, link);
-        if (handle->is_mapped || handle->granules != granules)
+        bool has_list = handle->granules == 1 || handle->granules == store->phys->large_granules;
+        if (handle->segment != NULL)
+            wrong = "mapped";
+        else if (handle->store != store)
+            wrong = "in another store than its own";
+        else if (granules != 0 ? handle->granules != granules : has_list)
+            wrong = "in the list of another size";
+        if (wrong != NULL)
             return berm__audit_fail(audit, 11, 0, "an idle handle of %u granules is %s",
-                                    handle->granules,
-                                    handle->is_mapped ? "mapped" : "in the list of another size");
+                                    handle->granules, wrong);
+        *total += handle->granules;
     }
     if (count != expected)
         return berm__audit_fail(audit, 11, 0,
@@ -78,18 +88,37 @@ static int idle_list_check(const berm_audit_t *audit, const berm_list_t *head, u
     return 0;
 }
 
+// I11 of one store; adds what is idle in it to the sums.
+static int store_check(const berm_audit_t *audit, const berm_store_t *store, uint64_t *idle,
+                       uint64_t *idle_granules) {
+    uint32_t large = store->phys->large_granules;
+    uint64_t granules = 0, odd = 0;
+    int broken =
+        idle_list_check(audit, store, &store->idle_small, 1, store->idle_small_count, &granules);
+    if (broken == 0)
+        broken = idle_list_check(audit, store, &store->idle_large, large, store->idle_large_count,
+                                 &granules);
+    if (broken == 0)
+        broken = idle_list_check(audit, store, &store->idle_odd, 0, store->idle_odd_count, &odd);
+    if (broken == 0 && odd != store->idle_odd_granules)
+        broken = berm__audit_fail(
+            audit, 11, 0, "%" PRIu64 " granules in odd handles are counted, %" PRIu64 " are idle",
+            store->idle_odd_granules, odd);
+    *idle += store->idle_small_count + store->idle_large_count + store->idle_odd_count;
+    *idle_granules += granules + odd;
+    return broken;
+}
+
 // I10, I11, I17.
 static int phys_check(const berm_audit_t *audit) {
     const berm_phys_t *phys = &audit->device->phys;
-    int broken = idle_list_check(audit, &phys->idle_small, 1, phys->idle_small_count);
-    if (broken == 0)
-        broken =
-            idle_list_check(audit, &phys->idle_large, phys->large_granules, phys->idle_large_count);
+    uint64_t idle = 0, idle_granules = 0;
+    int broken = 0;
+    for (unsigned i = 0; i < phys->store_count && broken == 0; i++)
+        broken = store_check(audit, &phys->stores[i], &idle, &idle_granules);
     if (broken != 0)
         return broken;
-    uint64_t idle = phys->idle_small_count + phys->idle_large_count;
-    uint64_t idle_bytes = berm__phys_idle_granules(phys) << phys->gpu->lg_granule;
-    uint64_t bytes = audit->sums.mapped_bytes + idle_bytes;
+    uint64_t bytes = audit->sums.mapped_bytes + (idle_granules << phys->gpu->lg_granule);
     if (phys->mapping_count != audit->sums.mapped_handles)
         return berm__audit_fail(
             audit, 17, 0, "%" PRIu64 " handles stand in segments, %" PRIu64 " mappings are counted",
@@ -172,6 +201,8 @@ static int device_check(berm_audit_t *audit) {
     for (const berm_list_t *link = device->streams.next; link != &device->streams && broken == 0;
          link = link->next)
         broken = stream_check(audit, BERM_CONTAINER_OF((uintptr_t)link, berm_stream_ref_t, link));
+    if (broken == 0)
+        broken = berm__audit_groups(audit);
     for (const berm_list_t *link = device->pools.next; link != &device->pools && broken == 0;
          link = link->next)
         broken = pool_check(audit, BERM_CONTAINER_OF((uintptr_t)link, berm_pool_t, link));

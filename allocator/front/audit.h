@@ -30,6 +30,8 @@ int berm__audit_fail(const berm_audit_t *audit, int number, berm_addr_t addr, co
 int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment);
 // I9 and I12 to I15 of audit->pool.
 int berm__audit_pool(berm_audit_t *audit);
+// I23.
+int berm__audit_groups(const berm_audit_t *audit);
 // I21. The caches are claimed.
 int berm__audit_caches(const berm_audit_t *audit);
 

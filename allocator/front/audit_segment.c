@@ -58,9 +58,13 @@ static int handle_check(const berm_audit_t *audit, const berm_segment_t *segment
         return berm__audit_fail(audit, 6, granule_addr(segment, granule),
                                 "a handle of %u granules stands %" PRIu64 " times in a row%s",
                                 handle->granules, at - granule, begins ? "" : ", and once before");
-    if (!handle->is_mapped)
+    if (handle->segment != segment)
         return berm__audit_fail(audit, 6, granule_addr(segment, granule),
-                                "a handle that stands in a segment is not marked mapped");
+                                "a handle that stands in a segment %s",
+                                handle->segment == NULL ? "is idle" : "names another");
+    if (handle->store != segment->store)
+        return berm__audit_fail(audit, 22, granule_addr(segment, granule),
+                                "a handle stands in a segment of another store");
     return 0;
 }
 
@@ -108,7 +112,7 @@ static int mapped_check(berm_audit_t *audit, const berm_segment_t *segment,
 }
 
 static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
-    uint64_t at = 0, poisoned_bytes = 0;
+    uint64_t at = 0, poisoned_bytes = 0, mapped_before = audit->sums.mapped_bytes;
     int broken = 0;
     for (const berm_range_t *range = segment->ranges.first; range != NULL && broken == 0;
          range = range->next) {
@@ -125,6 +129,12 @@ static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
                                   "%" PRIu64 " bytes of the segment are poisoned, %" PRIu64
                                   " are counted",
                                   poisoned_bytes, segment->poisoned_bytes);
+    uint64_t mapped_bytes = audit->sums.mapped_bytes - mapped_before;
+    if (broken == 0 && mapped_bytes != segment->mapped_bytes)
+        broken =
+            berm__audit_fail(audit, 22, segment->base,
+                             "%" PRIu64 " bytes of the segment are mapped, %" PRIu64 " are counted",
+                             mapped_bytes, segment->mapped_bytes);
     return broken;
 }
 

@@ -81,9 +81,11 @@ static uint64_t epoch_now(void) {
 
 // The calling thread's cache of a pool, made by the first call that has to take the device's lock,
 // which is held. The pool without a stream has one that keeps nothing, since every free into it
-// waits. NULL: no room in the thread's table, no memory, or the pool is not the handle's.
+// waits; pools of other groups than the default have none, since a cache is found by its stream.
+// NULL: no room in the thread's table, no memory, or the pool is not the handle's.
 static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
-    if (pool->stream->handle != handle || pool->stream->is_retired)
+    if (pool->stream->handle != handle || pool->stream->is_retired ||
+        !berm__group_is_default(pool->group))
         return NULL;
     berm_cache_t *cache = berm__thread_cache(epoch_now(), pool->device->gpu.ordinal, handle);
     if (cache != NULL && (cache->pool != pool || cache->is_retired)) {
@@ -157,7 +159,7 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
         return BERM_ERROR_LIMIT;
     berm_status_t status = berm__device_stream(device, handle, &stream);
     if (status == BERM_OK)
-        status = berm__pool_of(device, stream, &pool);
+        status = berm__group_pool(&device->group, stream, &pool);
     if (status != BERM_OK)
         return status;
     berm_cache_t *cache = cache_of_thread(pool, handle);
@@ -292,7 +294,7 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
 
 // For a thread that has no cache of the pool yet; NULL if it cannot have one.
 static berm_cache_t *cache_make(berm_pool_t *pool, berm_stream_t handle) {
-    if (!berm__thread_has_room(epoch_now()))
+    if (!berm__group_is_default(pool->group) || !berm__thread_has_room(epoch_now()))
         return NULL;
     berm__mutex_lock(&pool->device->lock);
     berm_cache_t *cache = cache_of_thread(pool, handle);

@@ -236,13 +236,23 @@ static void emit_pool(berm_emit_t *emit, const berm_pool_t *pool) {
 
 // --- devices -----------------------------------------------------------------------------------
 
-static void emit_idle(berm_emit_t *emit, uint64_t granules, uint64_t count) {
+static void emit_idle(berm_emit_t *emit, const berm_store_t *store, uint64_t granules,
+                      uint64_t count) {
     if (count == 0)
         return;
     berm__emit_object_begin(emit, NULL);
     berm__emit_u64(emit, "granules", granules);
     berm__emit_u64(emit, "count", count);
+    berm__emit_bool(emit, "is_exportable", store->prop.requested_handle_types != 0);
+    berm__emit_bool(emit, "is_rdma", store->prop.alloc_flags.gpu_direct_rdma_capable != 0);
     berm__emit_object_end(emit);
+}
+
+static void emit_store(berm_emit_t *emit, const berm_store_t *store) {
+    emit_idle(emit, store, 1, store->idle_small_count);
+    emit_idle(emit, store, store->phys->large_granules, store->idle_large_count);
+    BERM_LIST_EACH (const berm_phys_handle_t, handle, &store->idle_odd, link)
+        emit_idle(emit, store, handle->granules, 1);
 }
 
 static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
@@ -282,8 +292,8 @@ static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_bool(emit, "remap", !device->remap_is_off);
     emit_statistics(emit, device);
     berm__emit_array_begin(emit, "idle_handles");
-    emit_idle(emit, 1, phys->idle_small_count);
-    emit_idle(emit, phys->large_granules, phys->idle_large_count);
+    for (unsigned i = 0; i < phys->store_count; i++)
+        emit_store(emit, &phys->stores[i]);
     berm__emit_array_end(emit);
     berm__emit_array_begin(emit, "pools");
     BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link)

@@ -24,6 +24,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__list_init(&device->streams);
     berm__list_init(&device->caches);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
+    berm__group_init_default(&device->group, device);
     return BERM_OK;
 }
 
@@ -137,7 +138,7 @@ void berm__device_streams_collect(berm_device_t *device) {
     for (berm_list_t *link = device->streams.next, *next; link != &device->streams; link = next) {
         berm_stream_ref_t *stream = BERM_CONTAINER_OF(link, berm_stream_ref_t, link);
         next = link->next;
-        if (!stream->is_retired || stream->pool != NULL || atomic_load(&stream->use_count) > 0)
+        if (!stream->is_retired || stream->pool_count > 0 || atomic_load(&stream->use_count) > 0)
             continue;
         if (device->stream_last == stream)
             device->stream_last = NULL;
@@ -161,8 +162,7 @@ static void run_unmap(berm_segment_t *segment, uint64_t first, uint64_t end) {
             // It may be unmapped already, if the failure before this one was only in the answer.
             for (uint64_t i = 0; i < granules; i++)
                 segment->handle_of[at + i] = NULL;
-            segment->phys->mapping_count--;
-            berm__phys_give(segment->phys, handle);
+            berm__segment_forget(segment, handle);
         }
         at += granules;
     }
@@ -241,6 +241,8 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
         entered == BERM_ERROR_DEVICE_LOST || (entered == BERM_OK && device_quiesce(device));
     while (!berm__list_is_empty(&device->pools))
         pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link), is_quiet);
+    while (!berm__list_is_empty(&device->groups))
+        berm__group_destroy(BERM_CONTAINER_OF(device->groups.next, berm_group_t, link));
     for (int attempt = 0; attempt < 2 && device->phys.handle_count > 0; attempt++)
         (void)berm__phys_release_idle(&device->phys, 0);
     streams_destroy(&device->streams);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device's allocator: its pools, streams, physical memory and figures.
+// One device's allocator: its groups of pools, streams, physical memory and figures.
 //
 // Locks. `lock` is that of the slow path: whoever calls the driver, for memory or about events,
 // holds it meanwhile; it protects physical memory and the lists of pools, segments and caches. Each
@@ -19,6 +19,7 @@
 #include "core/addr_dir.h"
 #include "core/size_class.h"
 #include "host/lock.h"
+#include "policy/group.h"
 #include "policy/stream.h"
 #include "vmm/phys.h"
 #include "vmm/segment.h"
@@ -34,7 +35,9 @@ typedef struct berm_device {
     uint64_t limit_bytes; // UINT64_MAX: none
     // Under the lock.
     berm_phys_t phys;
-    berm_list_t pools; // berm_pool_t.link
+    berm_group_t group; // the default one
+    berm_list_t groups; // berm_group_t.link
+    berm_list_t pools;  // berm_pool_t.link
     uint32_t pool_count;
     berm_list_t caches; // berm_cache_t.link
     uint64_t address_bytes, poisoned_bytes;

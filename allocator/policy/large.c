@@ -10,6 +10,8 @@
 
 berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                               berm_place_t *place) {
+    if (BERM_UNLIKELY(berm__pool_is_owned(pool)))
+        return berm__owned_hit(pool, size_bytes, alignment_bytes, place);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range =
             berm__ranges_find(&segment->ranges, segment->base, size_bytes, alignment_bytes);

@@ -229,9 +229,9 @@ static void demand_measure(berm_segment_t *segment, const berm_range_t *busy,
     uint64_t first = berm__segment_granule_of(segment, busy->start_bytes), count = 0;
     while (hole_next(segment, window_end_granule(segment, busy), &first, &count)) {
         demand->granules += count;
-        demand->large_max += count / segment->phys->large_granules;
+        demand->large_max += count / segment->store->phys->large_granules;
     }
-    if (segment->phys->large_granules == 1)
+    if (segment->store->phys->large_granules == 1)
         demand->large_max = 0;
 }
 
@@ -256,11 +256,11 @@ static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
     berm_segment_t *segment = window->segment;
     uint64_t first = berm__segment_granule_of(segment, window->busy->start_bytes), count = 0;
     uint64_t end = window_end_granule(segment, window->busy);
-    uint32_t large_granules = segment->phys->large_granules;
+    uint32_t large_granules = segment->store->phys->large_granules;
     while (hole_next(segment, end, &first, &count)) {
         uint64_t large = 0;
         if (large_granules > 1)
-            large = berm__min_u64(count / large_granules, segment->phys->idle_large_count);
+            large = berm__min_u64(count / large_granules, segment->store->idle_large_count);
         berm_status_t status = berm__segment_map(segment, first, count, large);
         if (status == BERM_OK)
             continue;
@@ -309,6 +309,8 @@ static berm_status_t window_open(berm_pool_t *pool, request_t request, window_t 
 berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                              berm_place_t *place) {
     window_t window;
+    if (berm__pool_is_owned(pool))
+        return berm__owned_map(pool, size_bytes, alignment_bytes, place);
     berm_status_t status = window_open(pool, (request_t){size_bytes, alignment_bytes}, &window);
     if (status != BERM_OK)
         return status;

@@ -10,12 +10,28 @@
 #include "host/mem.h"
 #include "policy/cache.h"
 
-static berm_pool_t *pool_create(berm_device_t *device, berm_stream_ref_t *stream) {
+static void stream_attach(berm_pool_t *pool, berm_stream_ref_t *stream) {
+    pool->stream = stream;
+    stream->pool_count++;
+    if (berm__group_is_default(pool->group))
+        stream->pool = pool;
+}
+
+static void stream_detach(berm_pool_t *pool) {
+    berm_stream_ref_t *stream = pool->stream;
+    stream->pool_count--;
+    if (stream->pool == pool)
+        stream->pool = NULL;
+}
+
+static berm_pool_t *pool_create(berm_group_t *group, berm_stream_ref_t *stream) {
+    berm_device_t *device = group->device;
     berm_pool_t *pool = berm__mem_alloc(sizeof *pool);
     if (pool == NULL)
         return NULL;
     pool->device = device;
-    pool->stream = stream;
+    pool->group = group;
+    stream_attach(pool, stream);
     berm__mutex_init(&pool->lock, BERM_LOCK_POOL, "pool");
     berm__node_slab_init(&pool->range_nodes, sizeof(berm_range_t));
     berm__node_slab_init(&pool->use_nodes, sizeof(berm_use_t));
@@ -28,6 +44,7 @@ static berm_pool_t *pool_create(berm_device_t *device, berm_stream_ref_t *stream
             berm__list_init(&pool->partial[c][f]);
     }
     berm__list_push_back(&device->pools, &pool->link);
+    berm__list_push_back(&group->pools, &pool->group_link);
     device->pool_count++;
     return pool;
 }
@@ -44,44 +61,38 @@ static void tickets_reset(berm_pool_t *pool) {
 }
 
 // A pool whose stream is gone and that holds no block, taken from that stream; NULL if none.
-static berm_pool_t *pool_adopt(berm_device_t *device, berm_stream_ref_t *stream) {
-    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
-        berm_stream_ref_t *before = pool->stream;
-        if (!before->is_retired)
+static berm_pool_t *pool_adopt(berm_group_t *group, berm_stream_ref_t *stream) {
+    BERM_LIST_EACH (berm_pool_t, pool, &group->pools, group_link) {
+        if (!pool->stream->is_retired)
             continue;
         berm__mutex_lock(&pool->lock);
         bool is_empty = pool->taken_blocks == 0;
         if (is_empty) {
             tickets_reset(pool);
-            pool->stream = stream;
+            stream_detach(pool);
+            stream_attach(pool, stream);
         }
         berm__mutex_unlock(&pool->lock);
         if (!is_empty)
             continue;
-        before->pool = NULL;
-        berm__device_streams_collect(device);
+        berm__device_streams_collect(group->device);
         return pool;
     }
     return NULL;
 }
 
-berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out) {
-    if (BERM_UNLIKELY(stream->pool == NULL)) {
-        berm_pool_t *pool = pool_adopt(device, stream);
-        if (pool == NULL)
-            pool = pool_create(device, stream);
-        if (pool == NULL)
-            return BERM_ERROR_OUT_OF_HOST_MEMORY;
-        stream->pool = pool;
-    }
-    *out = stream->pool;
-    return BERM_OK;
+berm_status_t berm__pool_make(berm_group_t *group, berm_stream_ref_t *stream, berm_pool_t **out) {
+    *out = pool_adopt(group, stream);
+    if (*out == NULL)
+        *out = pool_create(group, stream);
+    return *out != NULL ? BERM_OK : BERM_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 void berm__pool_destroy(berm_pool_t *pool) {
     berm__list_remove(&pool->link);
+    berm__list_remove(&pool->group_link);
     pool->device->pool_count--;
-    pool->stream->pool = NULL;
+    stream_detach(pool);
     if (pool->exchange != NULL)
         berm__mem_free(pool->exchange, sizeof *pool->exchange);
     berm__node_slab_destroy(&pool->range_nodes);
@@ -133,8 +144,8 @@ static uint64_t segment_span(const berm_device_t *device) {
 static berm_status_t segment_add(berm_pool_t *pool, uint64_t span_bytes) {
     berm_device_t *device = pool->device;
     berm_segment_t *segment;
-    berm_status_t status =
-        berm__segment_create(&device->gpu, &device->phys, device->dir, span_bytes, pool, &segment);
+    berm_status_t status = berm__segment_create(&device->gpu, pool->group->store, device->dir,
+                                                span_bytes, pool, &segment);
     if (status != BERM_OK)
         return status;
     berm__mutex_lock(&pool->lock);
@@ -172,7 +183,8 @@ static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *reques
     // A small request with a large alignment takes more than a slot too: one block starts in a
     // slot.
     uint64_t least = berm__max_u64(request->size_bytes, BERM_SMALL_MAX_BYTES + 1);
-    *occupied_bytes = berm__align_up(least, BERM_RANGE_UNIT_BYTES);
+    *occupied_bytes = berm__align_up(
+        least, berm__pool_is_owned(pool) ? pool->device->gpu.granule_bytes : BERM_RANGE_UNIT_BYTES);
     berm_status_t status =
         berm__large_take(pool, *occupied_bytes, request->alignment_bytes, request->may_map, &place);
     if (BERM_UNLIKELY(status != BERM_OK))
@@ -189,7 +201,8 @@ static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *reques
 
 berm_status_t berm__pool_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
                                uint64_t *occupied_bytes) {
-    return berm__align_up(request->size_bytes, request->alignment_bytes) <= BERM_SMALL_MAX_BYTES
+    return berm__align_up(request->size_bytes, request->alignment_bytes) <= BERM_SMALL_MAX_BYTES &&
+                   !berm__pool_is_owned(pool)
                ? berm__small_alloc(pool, request, out, occupied_bytes)
                : large_alloc(pool, request, out, occupied_bytes);
 }

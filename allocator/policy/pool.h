@@ -100,8 +100,10 @@ static inline bool berm__slot_claim(berm_slab_t *slab, uint32_t slot) {
 
 typedef struct berm_pool {
     berm_mutex_t lock;
-    berm_list_t link; // of the device's list; under the device's lock
+    berm_list_t link;       // of the device's list; under the device's lock
+    berm_list_t group_link; // of the group's list; under the device's lock
     berm_device_t *device;
+    berm_group_t *group;
     berm_stream_ref_t *stream; // changed under both locks
     berm_list_t segments;      // oldest first; changed under both locks
     // Under the lock.
@@ -140,10 +142,10 @@ typedef struct berm_block {
     berm_addr_t addr;
 } berm_block_t;
 
-// The pool of a stream, made on first use, or an empty pool of a retired stream, which keeps its
-// addresses: a program that makes and destroys streams for ever needs no more of them.
-// Locked. OUT_OF_HOST_MEMORY.
-berm_status_t berm__pool_of(berm_device_t *device, berm_stream_ref_t *stream, berm_pool_t **out);
+// Makes the group's pool of a stream, or takes an empty pool of a retired stream, which keeps its
+// addresses: a program that makes and destroys streams for ever needs no more of them. Locked.
+// OUT_OF_HOST_MEMORY.
+berm_status_t berm__pool_make(berm_group_t *group, berm_stream_ref_t *stream, berm_pool_t **out);
 // What is live in the pool. Walks all of it; it is frozen.
 typedef struct berm_pool_live {
     uint64_t requested_bytes, allocated_bytes, blocks;
@@ -226,6 +228,15 @@ berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
 // (ladder.c). The pool's lock is held, and given up meanwhile.
 berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                                bool may_map, berm_place_t *place);
+// In groups whose blocks own their handles (owned.c): as berm__large_hit and berm__miss_map, of
+// whole granules.
+berm_status_t berm__owned_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                              berm_place_t *place);
+berm_status_t berm__owned_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                              berm_place_t *place);
+static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
+    return (pool->group->traits & BERM_GROUP_EXPORTABLE) != 0;
+}
 // Gives a LIVE or AWAITED range back to the free ones. The pool's lock is held.
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 
@@ -269,12 +280,18 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
                              berm_place_t *place);
 
 // Takes whole free handles whose tickets have passed away from their addresses, smallest free run
-// first, up to `granules`; they become idle. *taken is how many granules. (steal.c)
+// first, up to `granules`; they become idle. *taken is how many granules. Of this pool, then of
+// others of its store; groups whose pages must stay are passed by. (steal.c)
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
+// The same of one pool, until *taken is `granules`.
+berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
+// The same of all pools but those of the store `except` (NULL: none).
+berm_status_t berm__steal_device(berm_device_t *device, const berm_store_t *except,
+                                 uint64_t granules, uint64_t *taken);
 // Waits for the cheapest ticket of a whole free handle of the pool; *waited false if there is none.
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited);
-// Whole handles of the pool that are free, or will be when what is awaited has passed, in granules.
-// Walks all ranges.
+// Whole handles of the pool that may move and are free, or will be when what is awaited has passed,
+// in granules. Walks all ranges.
 uint64_t berm__steal_obtainable(berm_pool_t *pool);
 
 #endif

@@ -6,6 +6,9 @@
 // Victims are taken from the smallest free run that has a whole handle: large runs are the ones a
 // request can still use as they are.
 //
+// Pages move only between pools of one store, and never from or within a pool whose group's pages
+// must stay (group.h).
+//
 // Locks: the device's, in its context; a pool's while its runs are picked and settled, and not
 // while the driver unmaps them. A failed unmap poisons its range (I16: a POISONED range is in no
 // free list and its handles never move).
@@ -132,7 +135,9 @@ static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64
     return status;
 }
 
-static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+    if (!berm__group_may_move(pool->group) || *taken >= granules)
+        return BERM_OK;
     (void)berm__small_flush_locking(pool);
     berm_status_t status = berm__stream_poll(pool->stream);
     bool has_more = true;
@@ -151,13 +156,20 @@ static berm_status_t pool_steal(berm_pool_t *pool, uint64_t granules, uint64_t *
 
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
     *taken = 0;
-    berm_status_t status = pool_steal(pool, granules, taken);
-    BERM_LIST_EACH (berm_pool_t, other, &pool->device->pools, link) {
-        if (status != BERM_OK || *taken >= granules)
-            break;
-        if (other != pool)
-            status = pool_steal(other, granules, taken);
-    }
+    berm_status_t status = berm__steal_pool(pool, granules, taken);
+    BERM_LIST_EACH (berm_pool_t, other, &pool->device->pools, link)
+        if (status == BERM_OK && other != pool && other->group->store == pool->group->store)
+            status = berm__steal_pool(other, granules, taken);
+    return status;
+}
+
+berm_status_t berm__steal_device(berm_device_t *device, const berm_store_t *except,
+                                 uint64_t granules, uint64_t *taken) {
+    berm_status_t status = BERM_OK;
+    *taken = 0;
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (status == BERM_OK && pool->group->store != except)
+            status = berm__steal_pool(pool, granules, taken);
     return status;
 }
 
@@ -197,7 +209,7 @@ static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
 }
 
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
-    uint64_t cheapest = pool_cheapest_ticket(pool);
+    uint64_t cheapest = berm__group_may_move(pool->group) ? pool_cheapest_ticket(pool) : 0;
     *waited = false;
     if (cheapest == 0)
         return BERM_OK;
@@ -227,6 +239,8 @@ static uint64_t segment_obtainable(const berm_segment_t *segment) {
 
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
+    if (!berm__group_may_move(pool->group))
+        return 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
         granules += segment_obtainable(segment);

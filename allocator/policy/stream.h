@@ -45,7 +45,8 @@ typedef struct berm_stream {
     uint64_t passed_ticket;           // under the device's lock, as all that is not said otherwise
     unsigned sealed_first, sealed_count;
     berm_sealed_t sealed[BERM_STREAM_SEALED_MAX];
-    struct berm_pool *pool;           // what is allocated on this stream; NULL: nothing yet
+    struct berm_pool *pool;           // of the default group; NULL: nothing yet
+    uint32_t pool_count;              // pools of this stream, in all groups
     atomic_uint_fast64_t await_count; // freed blocks that wait for it
     atomic_uint_fast64_t
         use_count;        // who needs the record: berm_use_t that name it, frees under way

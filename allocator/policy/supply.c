@@ -20,9 +20,12 @@ typedef struct supply {
 
 // Granules still missing, when large handles go wherever they have room.
 static uint64_t supply_short(const supply_t *supply) {
-    const berm_phys_t *phys = &supply->pool->device->phys;
-    uint64_t large = berm__min_u64(phys->idle_large_count, supply->demand->large_max);
-    uint64_t have = large * phys->large_granules + phys->idle_small_count;
+    uint32_t whole = supply->demand->whole;
+    if (whole > 0)
+        return berm__store_has(supply->pool->group->store, whole) ? 0 : whole;
+    const berm_store_t *store = supply->pool->group->store;
+    uint64_t large = berm__min_u64(store->idle_large_count, supply->demand->large_max);
+    uint64_t have = large * store->phys->large_granules + store->idle_small_count;
     return supply->demand->granules > have ? supply->demand->granules - have : 0;
 }
 
@@ -51,7 +54,7 @@ static bool supply_wants_large(const supply_t *supply, uint64_t room_bytes) {
     uint64_t large_bytes = (uint64_t)phys->large_granules << device->gpu.lg_granule;
     uint64_t cap_bytes = berm__min_u64(device->limit_bytes, device->gpu.memory_bytes);
     return phys->large_granules > 1 && !supply->is_large_refused &&
-           phys->idle_large_count < supply->demand->large_max &&
+           supply->pool->group->store->idle_large_count < supply->demand->large_max &&
            supply_short(supply) >= phys->large_granules && room_bytes >= large_bytes &&
            supply->demand->request_bytes >= LARGE_REQUEST_HANDLES * large_bytes &&
            phys->reserved_bytes + large_bytes <= cap_bytes / 2;
@@ -60,16 +63,17 @@ static bool supply_wants_large(const supply_t *supply, uint64_t room_bytes) {
 // Creates one handle of at most `room_bytes`: a large one where it fits in a hole. True if made.
 static bool supply_create(supply_t *supply, uint64_t room_bytes) {
     berm_phys_t *phys = &supply->pool->device->phys;
-    uint64_t granule_bytes = phys->gpu->granule_bytes;
+    berm_store_t *store = supply->pool->group->store;
+    uint32_t least = supply->demand->whole > 0 ? supply->demand->whole : 1;
     room_bytes = berm__min_u64(room_bytes, berm__device_growth_bytes(supply->pool->device));
-    if (room_bytes < granule_bytes || supply->is_device_full)
+    if (room_bytes >> phys->gpu->lg_granule < least || supply->is_device_full)
         return false;
-    bool is_large = supply_wants_large(supply, room_bytes);
+    bool is_large = least == 1 && supply_wants_large(supply, room_bytes);
     uint64_t created_before = phys->created_bytes;
-    berm_status_t status = berm__phys_create(phys, is_large ? phys->large_granules : 1);
+    berm_status_t status = berm__store_create(store, is_large ? phys->large_granules : least);
     if (status != BERM_OK && is_large) { // a smaller one may still fit
         supply->is_large_refused = true;
-        status = berm__phys_create(phys, 1);
+        status = berm__store_create(store, 1);
     }
     if (status == BERM_OK) {
         supply->demand->created_bytes += phys->created_bytes - created_before;
@@ -80,31 +84,46 @@ static bool supply_create(supply_t *supply, uint64_t room_bytes) {
     return false;
 }
 
+// Where a handle of one size is wanted, those of other sizes are of use only as room.
+static berm_status_t whole_release(supply_t *supply) {
+    const berm_phys_t *phys = &supply->pool->device->phys;
+    if (supply_short(supply) == 0)
+        return BERM_OK;
+    supply->is_device_full = false;
+    uint64_t room = (uint64_t)supply->demand->whole << phys->gpu->lg_granule;
+    return berm__store_release_idle(supply->pool->group->store,
+                                    phys->reserved_bytes -
+                                        berm__min_u64(phys->reserved_bytes, room));
+}
+
 // Takes free pages from their addresses. With remap off they go back to the driver, which makes
 // room to create.
 static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
     berm_device_t *device = supply->pool->device;
     berm_phys_t *phys = &device->phys;
-    uint64_t taken = 0, small = phys->idle_small_count, large = phys->idle_large_count;
+    berm_store_t *store = supply->pool->group->store;
+    uint64_t taken = 0, small = store->idle_small_count, large = store->idle_large_count;
     berm_status_t status = berm__steal_passed(supply->pool, supply_short(supply), &taken);
     *has_progress = taken > 0;
     if (taken == 0)
         return status;
+    if (supply->demand->whole > 0)
+        return whole_release(supply);
     if (!device->remap_is_off) {
         phys->moved_bytes += taken << device->gpu.lg_granule;
         return BERM_OK;
     }
     supply->is_device_full = supply->is_large_refused = false;
-    return berm__phys_release_newest(phys, phys->idle_small_count - small,
-                                     phys->idle_large_count - large);
+    return berm__store_release_newest(store, store->idle_small_count - small,
+                                      store->idle_large_count - large);
 }
 
 // Idle large handles that no hole has room for are of use only in pieces.
 static bool supply_split(supply_t *supply) {
-    berm_phys_t *phys = &supply->pool->device->phys;
-    if (phys->idle_large_count <= supply->demand->large_max)
+    berm_store_t *store = supply->pool->group->store;
+    if (supply->demand->whole > 0 || store->idle_large_count <= supply->demand->large_max)
         return false;
-    return berm__phys_split_large(phys) == BERM_OK;
+    return berm__store_split_large(store) == BERM_OK;
 }
 
 static berm_status_t deferred_process_all(berm_device_t *device, bool *has_progress) {
@@ -130,6 +149,25 @@ static berm_status_t others_wait(supply_t *supply, bool *has_progress) {
     return BERM_OK;
 }
 
+// Makes room at the limit or on a full device: releases idle handles of other stores than `except`,
+// or, where there are none, takes free pages that have passed from pools of those.
+static berm_status_t room_make(berm_device_t *device, const berm_store_t *except, uint64_t granules,
+                               bool *has_progress) {
+    berm_phys_t *phys = &device->phys;
+    uint64_t reserved = phys->reserved_bytes, taken = 0;
+    uint64_t keep = reserved - berm__min_u64(reserved, granules << device->gpu.lg_granule);
+    berm_status_t status = BERM_OK;
+    for (unsigned i = phys->store_count; i-- > 0 && status == BERM_OK;)
+        if (&phys->stores[i] != except)
+            status = berm__store_release_idle(&phys->stores[i], keep);
+    *has_progress = phys->reserved_bytes < reserved;
+    if (*has_progress || status != BERM_OK || phys->store_count == 1)
+        return status;
+    status = berm__steal_device(device, except, granules, &taken);
+    *has_progress = taken > 0;
+    return status;
+}
+
 // Events for what is free by now. Pages that have not passed may do so while handles are created,
 // one by one, and are taken then; the rest are movable at the next miss, without a wait.
 static void streams_seal(supply_t *supply) {
@@ -137,6 +175,17 @@ static void streams_seal(supply_t *supply) {
     BERM_LIST_EACH (berm_pool_t, pool, &supply->pool->device->pools, link)
         if (berm__pool_has_order(pool))
             (void)berm__stream_seal(pool->stream);
+}
+
+// Memory with other properties cannot be mapped here, but it can make room; so can handles of other
+// sizes than the one that is wanted.
+static berm_status_t supply_foreign(supply_t *supply, bool *has_progress) {
+    const berm_store_t *except = supply->demand->whole > 0 ? NULL : supply->pool->group->store;
+    berm_status_t status =
+        room_make(supply->pool->device, except, supply_short(supply), has_progress);
+    if (*has_progress)
+        supply->is_device_full = supply->is_large_refused = false;
+    return status;
 }
 
 // One step towards enough; *has_progress false when there is none left to take.
@@ -165,13 +214,15 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     if (*has_progress)
         return BERM_OK;
     status = supply_steal(supply, has_progress);
+    if (status == BERM_OK && !*has_progress)
+        status = supply_foreign(supply, has_progress);
     return status != BERM_OK || *has_progress ? status : others_wait(supply, has_progress);
 }
 
 void berm__supply_undo(berm_pool_t *pool, const berm_demand_t *demand) {
     berm_phys_t *phys = &pool->device->phys;
     uint64_t most = berm__min_u64(demand->created_bytes, phys->reserved_bytes);
-    (void)berm__phys_release_idle(phys, phys->reserved_bytes - most);
+    (void)berm__store_release_idle(pool->group->store, phys->reserved_bytes - most);
 }
 
 berm_status_t berm__supply_gather(berm_pool_t *pool, berm_demand_t *demand) {

@@ -27,17 +27,15 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     if (berm__device_cached_bytes(device) <= keep_bytes)
         return BERM_OK;
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
-        if (status == BERM_OK)
+        if (status == BERM_OK && berm__group_may_move(pool->group))
             status = pool_quiesce(pool);
-    berm_list_t *first = device->pools.next;
     unsigned lg = device->gpu.lg_granule;
     while (status == BERM_OK && berm__device_cached_bytes(device) > keep_bytes) {
         uint64_t excess = berm__device_cached_bytes(device) - keep_bytes, taken = 0;
         uint64_t granules = (excess + device->gpu.granule_bytes - 1) >> lg;
         uint64_t idle = berm__phys_idle_granules(&device->phys);
-        if (granules > idle && first != &device->pools)
-            status = berm__steal_passed(BERM_CONTAINER_OF(first, berm_pool_t, link),
-                                        granules - idle, &taken);
+        if (granules > idle)
+            status = berm__steal_device(device, NULL, granules - idle, &taken);
         uint64_t reserved = device->phys.reserved_bytes;
         if (status == BERM_OK)
             status =
@@ -49,40 +47,40 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     return status;
 }
 
-// Nobody finds the stream any more, and what is freed into its pool has passed.
+// Nobody finds the stream any more, and what is freed into its pools has passed.
 static void retired_mark(berm_device_t *device, berm_stream_ref_t *stream) {
-    berm_pool_t *pool = stream->pool;
     berm__mutex_lock(&device->streams_lock);
-    if (pool != NULL)
-        berm__mutex_lock(&pool->lock);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (pool->stream == stream)
+            berm__mutex_lock_also(&pool->lock);
     stream->is_retired = true;
-    if (pool != NULL)
-        berm__mutex_unlock(&pool->lock);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (pool->stream == stream)
+            berm__mutex_unlock_also(&pool->lock);
     if (device->stream_last == stream)
         device->stream_last = NULL;
     berm__mutex_unlock(&device->streams_lock);
 }
 
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream) {
-    berm_pool_t *pool = stream->pool;
-    if (pool != NULL)
-        berm__caches_retire(pool);
+    if (stream->pool != NULL)
+        berm__caches_retire(stream->pool);
     // All of its work, not only what was queued before frees: blocks that live on may be freed with
     // any stream later, and blocks of other pools may wait for this one.
     berm_status_t status = berm__stream_wait(stream, berm__stream_ticket(stream));
-    if (status == BERM_OK && pool != NULL)
-        status = pool_quiesce(pool);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (status == BERM_OK && pool->stream == stream)
+            status = pool_quiesce(pool);
     if (status != BERM_OK)
         return status;
     retired_mark(device, stream);
-    if (pool == NULL) {
-        berm__device_streams_collect(device);
-        return BERM_OK;
-    }
     // Its pages serve any stream from now on; what stays is shared with live blocks. The stream is
     // retired whatever becomes of that.
-    uint64_t taken = 0, whole = berm__steal_obtainable(pool);
-    if (whole > 0)
-        (void)berm__steal_passed(pool, whole, &taken);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
+        uint64_t taken = 0, whole = pool->stream == stream ? berm__steal_obtainable(pool) : 0;
+        if (whole > 0)
+            (void)berm__steal_pool(pool, whole, &taken);
+    }
+    berm__device_streams_collect(device);
     return BERM_OK;
 }

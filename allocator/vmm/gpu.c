@@ -13,6 +13,11 @@ static berm_status_t attribute_read(berm_gpu_t *gpu, int attribute, int *value) 
         BERM_DRV_CALL(gpu->drv, OTHER, device_get_attribute, value, attribute, gpu->device));
 }
 
+bool berm__gpu_has(berm_gpu_t *gpu, int attribute) {
+    int value = 0;
+    return attribute_read(gpu, attribute, &value) == BERM_OK && value != 0;
+}
+
 static berm_status_t gpu_probe(berm_gpu_t *gpu) {
     int has_vmm = 0;
     berm_status_t status = attribute_read(gpu, BERM_CU_ATTR_VMM_SUPPORTED, &has_vmm);

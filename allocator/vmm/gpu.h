@@ -22,7 +22,7 @@ typedef struct berm_gpu {
     uint64_t granule_bytes; // a power of two
     unsigned lg_granule;
     bool has_ctx_event;
-    berm_cu_mem_prop_t prop;     // of every handle
+    berm_cu_mem_prop_t prop;     // of handles without special properties
     berm_cu_mem_access_t access; // the device itself
     // Under the device's lock.
     unsigned event_count; // idle events
@@ -39,6 +39,10 @@ void berm__gpu_close(berm_gpu_t *gpu);
 // it. Calls the driver.
 berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed);
 void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed);
+
+// Whether the device says yes to a CUdevice_attribute; old drivers do not know every one, which is
+// a no. Calls the driver.
+bool berm__gpu_has(berm_gpu_t *gpu, int attribute);
 
 // Waits for all work of the device. The context is current.
 berm_cu_result_t berm__gpu_synchronize(berm_gpu_t *gpu);

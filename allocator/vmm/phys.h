@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Physical memory of one device: the handles berm holds, and those of them that are idle (mapped
-// nowhere). A handle is the unit of mapping: one granule, or `large_granules` of them.
+// nowhere). A handle is the unit of mapping: one granule, `large_granules` of them, or, for a block
+// that owns its handle, as many as the block has.
+//
+// A handle has the properties it was created with for ever (can it be exported, may a network card
+// reach it), so idle ones are kept in stores, one for each set of properties in use: memory moves
+// only between segments of one store.
+//
+//   phys    device-wide totals
+//    └ stores[]   [0] has the properties of the default group; others are added and stay
+//       └ idle handles: small (1 granule), large (large_granules), odd (any other size)
 //
 // Invariants (docs/invariants.md):
 //   I10  reserved_bytes is the sum over all handles; handle_count their number
-//   I11  idle lists hold exactly the handles that are not mapped; idle_granules is their sum
+//   I11  the idle lists of a store hold exactly its handles that are not mapped, by size
 //   I17  mapping_count is the number of handles that stand in segments
+//   I22  a handle that stands in a segment is of its store; mapped_bytes of a segment is the sum of
+//        its handles
 //
 // Locks: the device's. Calls the driver where said.
 #ifndef BERM_VMM_PHYS_H
@@ -15,12 +26,27 @@
 #include "host/node_slab.h"
 #include "vmm/gpu.h"
 
+enum {
+    BERM_STORES_MAX = 8
+};
+
 typedef struct berm_phys_handle {
     berm_list_t link; // idle: in its list
     berm_cu_mem_handle_t handle;
+    struct berm_store *store;     // constant
+    struct berm_segment *segment; // it stands there; NULL: idle
     uint32_t granules;
-    bool is_mapped;
 } berm_phys_handle_t;
+
+typedef struct berm_store {
+    // Constant after it was added.
+    struct berm_phys *phys;
+    berm_cu_mem_prop_t prop; // of every handle of it
+    // Under the device's lock.
+    berm_list_t idle_small, idle_large, idle_odd;
+    uint64_t idle_small_count, idle_large_count, idle_odd_count;
+    uint64_t idle_odd_granules;
+} berm_store_t;
 
 typedef struct berm_phys {
     berm_gpu_t *gpu;
@@ -29,37 +55,52 @@ typedef struct berm_phys {
     uint64_t handle_count;
     uint64_t mapping_count, mapping_peak;
     uint64_t moved_bytes;
-    berm_list_t idle_small, idle_large;
-    uint64_t idle_small_count, idle_large_count;
+    unsigned store_count;
+    berm_store_t stores[BERM_STORES_MAX];
     berm_node_slab_t nodes;
 } berm_phys_t;
 
+// With one store, of the device's usual properties.
 void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes);
 // Every handle must have been released.
 void berm__phys_destroy(berm_phys_t *phys);
 
-static inline uint64_t berm__phys_idle_granules(const berm_phys_t *phys) {
-    return phys->idle_small_count + phys->idle_large_count * phys->large_granules;
+// The store for handles of these properties, made on first use. UNSUPPORTED where the driver maps
+// them in larger granules than the device's, or when there are too many stores; DRIVER,
+// DEVICE_LOST. Calls the driver.
+berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop,
+                               berm_store_t **out);
+
+static inline uint64_t berm__store_idle_granules(const berm_store_t *store) {
+    return store->idle_small_count + store->idle_large_count * store->phys->large_granules +
+           store->idle_odd_granules;
 }
+// Of all stores.
+uint64_t berm__phys_idle_granules(const berm_phys_t *phys);
 
-// Makes an idle handle of 1 or large_granules granules. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY,
-// CEILING, DRIVER, DEVICE_LOST. Calls the driver. Knows no limit: the caller keeps it.
-berm_status_t berm__phys_create(berm_phys_t *phys, uint32_t granules);
+// Makes an idle handle of `granules`. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, CEILING, DRIVER,
+// DEVICE_LOST. Calls the driver. Knows no limit: the caller keeps it.
+berm_status_t berm__store_create(berm_store_t *store, uint32_t granules);
 
+bool berm__store_has(berm_store_t *store, uint32_t granules);
 // Takes an idle handle of exactly `granules`, or NULL; the caller maps it or gives it back.
-berm_phys_handle_t *berm__phys_take(berm_phys_t *phys, uint32_t granules);
-void berm__phys_give(berm_phys_t *phys, berm_phys_handle_t *handle);
+berm_phys_handle_t *berm__store_take(berm_store_t *store, uint32_t granules);
+// Makes a handle that is mapped nowhere any more idle, in its own store.
+void berm__store_give(berm_phys_handle_t *handle);
 
 // Gives one idle handle back to the driver. On failure it stays idle. Calls the driver.
 berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle);
 
 // Turns an idle large handle into idle small ones (release, then create, so that the sum is never
 // above what it was). On failure what could not be created is gone from reserved. Calls the driver.
-berm_status_t berm__phys_split_large(berm_phys_t *phys);
+berm_status_t berm__store_split_large(berm_store_t *store);
 
-// Releases idle handles until reserved is at most `keep_bytes` or none is idle. Calls the driver.
+// Releases idle handles until reserved is at most `keep_bytes` or none is idle; the usual store's
+// last, since they serve most. Calls the driver.
 berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes);
+// The same of one store.
+berm_status_t berm__store_release_idle(berm_store_t *store, uint64_t keep_bytes);
 // Releases the handles that became idle last, so many of each size. Calls the driver.
-berm_status_t berm__phys_release_newest(berm_phys_t *phys, uint64_t small, uint64_t large);
+berm_status_t berm__store_release_newest(berm_store_t *store, uint64_t small, uint64_t large);
 
 #endif

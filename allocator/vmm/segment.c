@@ -54,13 +54,13 @@ static berm_status_t addresses_reserve(berm_segment_t *segment) {
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_OUT_OF_ADDRESSES : status;
 }
 
-berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr_dir_t *dir,
+berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_store_t *store, berm_addr_dir_t *dir,
                                    uint64_t span_bytes, void *pool, berm_segment_t **out) {
     *out = NULL;
     berm_segment_t *segment = tables_alloc(gpu, span_bytes);
     if (segment == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    segment->phys = phys;
+    segment->store = store;
     segment->pool = pool;
     segment->dir = dir;
     segment->dir_entry.owner = segment;
@@ -109,17 +109,18 @@ static berm_status_t map_undo(berm_segment_t *segment, uint64_t first, uint64_t 
 
 static berm_status_t handle_map(berm_segment_t *segment, uint64_t granule,
                                 berm_phys_handle_t *handle) {
-    berm_phys_t *phys = segment->phys;
+    berm_phys_t *phys = segment->store->phys;
     unsigned lg = segment->gpu->lg_granule;
     berm_cu_result_t result =
         BERM_DRV_CALL(segment->gpu->drv, MAP, mem_map, segment->base + (granule << lg),
                       (uint64_t)handle->granules << lg, 0, handle->handle, 0);
     if (result != BERM_CU_SUCCESS) {
-        berm__phys_give(phys, handle);
+        berm__store_give(handle);
         berm_status_t status = berm__drv_status(result);
         return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_CEILING : status;
     }
-    handle->is_mapped = true;
+    handle->segment = segment;
+    segment->mapped_bytes += (uint64_t)handle->granules << lg;
     for (uint64_t i = 0; i < handle->granules; i++) {
         segment->handle_of[granule + i] = handle;
         segment->ticket_of[granule + i] = BERM_TICKET_NONE;
@@ -129,20 +130,9 @@ static berm_status_t handle_map(berm_segment_t *segment, uint64_t granule,
     return BERM_OK;
 }
 
-berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
-                                uint64_t large) {
+// Makes what was just mapped accessible, or takes it back.
+static berm_status_t access_set(berm_segment_t *segment, uint64_t first, uint64_t count) {
     unsigned lg = segment->gpu->lg_granule;
-    uint64_t at = first, end = first + count;
-    while (at < end) {
-        uint32_t granules = large > 0 ? segment->phys->large_granules : 1;
-        large -= large > 0;
-        berm_phys_handle_t *handle = berm__phys_take(segment->phys, granules);
-        BERM_INSIST(handle != NULL, "idle handles fill the range to map");
-        berm_status_t status = handle_map(segment, at, handle);
-        if (status != BERM_OK)
-            return map_undo(segment, first, at, status);
-        at += granules;
-    }
     berm_cu_result_t result =
         BERM_DRV_CALL(segment->gpu->drv, SET_ACCESS, mem_set_access, segment->base + (first << lg),
                       count << lg, &segment->gpu->access, 1);
@@ -151,7 +141,36 @@ berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_
     berm_status_t status = berm__drv_status(result);
     if (status == BERM_ERROR_OUT_OF_DEVICE_MEMORY)
         status = BERM_ERROR_CEILING;
-    return map_undo(segment, first, end, status);
+    return map_undo(segment, first, first + count, status);
+}
+
+berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
+                                uint64_t large) {
+    uint64_t at = first, end = first + count;
+    while (at < end) {
+        uint32_t granules = large > 0 ? segment->store->phys->large_granules : 1;
+        large -= large > 0;
+        berm_phys_handle_t *handle = berm__store_take(segment->store, granules);
+        BERM_INSIST(handle != NULL, "idle handles fill the range to map");
+        berm_status_t status = handle_map(segment, at, handle);
+        if (status != BERM_OK)
+            return map_undo(segment, first, at, status);
+        at += granules;
+    }
+    return access_set(segment, first, count);
+}
+
+berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, uint32_t granules) {
+    berm_phys_handle_t *handle = berm__store_take(segment->store, granules);
+    BERM_INSIST(handle != NULL, "a handle of the size is idle");
+    berm_status_t status = handle_map(segment, first, handle);
+    return status == BERM_OK ? access_set(segment, first, granules) : status;
+}
+
+void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle) {
+    segment->mapped_bytes -= (uint64_t)handle->granules << segment->gpu->lg_granule;
+    segment->store->phys->mapping_count--;
+    berm__store_give(handle);
 }
 
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count) {
@@ -165,8 +184,7 @@ berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint6
         for (uint64_t i = 0; i < handle->granules; i++)
             segment->handle_of[at + i] = NULL;
         at += handle->granules;
-        segment->phys->mapping_count--;
-        berm__phys_give(segment->phys, handle);
+        berm__segment_forget(segment, handle);
     }
     return BERM_OK;
 }

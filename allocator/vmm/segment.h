@@ -12,10 +12,11 @@
 //   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are
 //   whole
 //       granules, and so are POISONED ones, which may have handles or not
-//   I6  a handle of n granules stands in handle_of n times in a row, and is marked mapped
+//   I6  a handle of n granules stands in handle_of n times in a row, and names this segment
 //   I7  every LIVE range that is no slab has its cell point to it, every cell of a slab to the
 //       slab; every other cell is 0
 //   I8  the ticket of a granule with a handle is one that the pool's stream has given out
+//   I22 its handles are of its store, and mapped_bytes is the sum of them
 //
 // Locks: handle_of and the driver's view of the addresses are under the device's lock; ranges,
 // tickets and cells under the pool's, but for the tickets of granules that are being mapped or
@@ -32,8 +33,8 @@
 typedef struct berm_segment {
     // Constant after creation.
     berm_gpu_t *gpu;
-    berm_phys_t *phys;
-    void *pool; // the owner, for the layers above
+    berm_store_t *store; // of all its handles
+    void *pool;          // the owner, for the layers above
     berm_addr_t base;
     uint64_t span_bytes;
     berm_addr_dir_t *dir;
@@ -46,11 +47,12 @@ typedef struct berm_segment {
     // Under the device's lock.
     berm_phys_handle_t **handle_of; // per granule; NULL: nothing mapped
     uint64_t poisoned_bytes;
+    uint64_t mapped_bytes; // of all its handles (I22)
 } berm_segment_t;
 
 // Reserves `span_bytes` (a multiple of the granule) of addresses. OUT_OF_ADDRESSES,
 // OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST. Calls the driver. *out is NULL on failure.
-berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_phys_t *phys, berm_addr_dir_t *dir,
+berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_store_t *store, berm_addr_dir_t *dir,
                                    uint64_t span_bytes, void *pool, berm_segment_t **out);
 // Makes it one VOID range, with a node of `nodes`, and lets its addresses be found. Calls no
 // driver; the pool's lock is held. OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES.
@@ -74,9 +76,15 @@ static inline uint64_t berm__segment_granule_of(const berm_segment_t *segment,
 berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
                                 uint64_t large);
 
+// The same with one idle handle of exactly `granules`.
+berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, uint32_t granules);
+
 // Unmaps the granules [first, first + count), whole handles all of them, with one cuMemUnmap; the
 // handles become idle. On failure nothing is known of the range: the caller poisons it.
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count);
+
+// The records of an unmap, for a handle that no granule names any more: it becomes idle.
+void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle);
 
 // The run of granules of whole handles that lies inside [start, start + size): false if none.
 bool berm__segment_whole_handles(const berm_segment_t *segment, uint64_t start_bytes,

@@ -79,7 +79,7 @@ static void heap_build(void) {
     heap.slab = (berm_slab_t *)(slot - BERM_CELL_IS_SLAB);
     heap.entry = BERM_CONTAINER_OF(heap.pool->deferred.prev, berm_deferred_t, link);
     cr_assert(heap.entry->range == heap.awaited);
-    cr_assert(berm__phys_create(&heap.device->phys, 1) == BERM_OK);
+    cr_assert(berm__store_create(&heap.device->phys.stores[0], 1) == BERM_OK);
     audit_expect(0);
 }
 
@@ -149,7 +149,7 @@ MUTATION(I6_handles_stand_in_a_row) {
     uint64_t granule = berm__segment_granule_of(heap.segment, heap.live->start_bytes);
     berm_phys_handle_t *handle = heap.segment->handle_of[granule];
     BREAKS(6, handle->granules, 2);
-    BREAKS(6, handle->is_mapped, false);
+    BREAKS(6, handle->segment, NULL);
     BREAKS(6, heap.segment->handle_of[granule + 1], handle);
 }
 
@@ -195,11 +195,14 @@ MUTATION(I10_reserved_is_the_sum_of_handles) {
 
 MUTATION(I11_idle_lists) {
     berm_phys_t *phys = &heap.device->phys;
-    BREAKS(11, phys->idle_small_count, phys->idle_small_count + 1);
-    BREAKS(11, phys->idle_small_count, phys->idle_small_count - 1);
-    berm_phys_handle_t *idle = BERM_CONTAINER_OF(phys->idle_small.next, berm_phys_handle_t, link);
-    BREAKS(11, idle->is_mapped, true);
+    berm_store_t *store = &phys->stores[0];
+    BREAKS(11, store->idle_small_count, store->idle_small_count + 1);
+    BREAKS(11, store->idle_small_count, store->idle_small_count - 1);
+    BREAKS(11, store->idle_odd_granules, 1);
+    berm_phys_handle_t *idle = BERM_CONTAINER_OF(store->idle_small.next, berm_phys_handle_t, link);
+    BREAKS(11, idle->segment, heap.segment);
     BREAKS(11, idle->granules, phys->large_granules);
+    BREAKS(11, idle->store, store + 1);
 }
 
 MUTATION(I12_figures) {
@@ -280,6 +283,28 @@ MUTATION(I20_tickets_rise) {
     BREAKS(20, stream->passed_ticket, stream->sealed[0].ticket);
     BREAKS(20, stream->open_ticket, stream->sealed[1].ticket);
     BREAKS(20, stream->sealed_count, BERM_STREAM_SEALED_MAX + 1);
+}
+
+MUTATION(I22_handles_are_of_the_store_of_their_segment) {
+    uint64_t granule = berm__segment_granule_of(heap.segment, heap.live->start_bytes);
+    berm_phys_handle_t *handle = heap.segment->handle_of[granule];
+    BREAKS(22, handle->store, handle->store + 1);
+    BREAKS(22, heap.segment->mapped_bytes, heap.segment->mapped_bytes + 1);
+}
+
+MUTATION(I23_pools_are_in_their_groups) {
+    heap_free(heap_alloc(BERM_MIB(1), heap.b), heap.b);
+    berm_pool_t *other = heap_pool(heap.b);
+    cr_assert(other != NULL && other != heap.pool);
+    BREAKS(23, heap.pool->stream->pool, NULL);
+    BREAKS(23, heap.pool->stream->pool, other);
+    BREAKS(23, heap.pool->stream->pool_count, 2);
+    BREAKS(23, heap.pool->group, NULL);
+    BREAKS(23, heap.device->group.store, heap.device->group.store + 1);
+    berm__list_remove(&other->group_link);
+    audit_expect(23);
+    berm__list_push_back(&heap.device->group.pools, &other->group_link);
+    audit_expect(0);
 }
 
 // --- the public call ---------------------------------------------------------------------------

@@ -32,7 +32,7 @@ static void phys_end(void) {
 static void figures_expect(uint64_t small, uint64_t large) {
     simcuda_ledger_t ledger;
     simcuda_ledger_read(0, &ledger);
-    cr_assert(phys.idle_small_count == small && phys.idle_large_count == large);
+    cr_assert(phys.stores[0].idle_small_count == small && phys.stores[0].idle_large_count == large);
     cr_assert(berm__phys_idle_granules(&phys) == small + large * LARGE);
     cr_assert(phys.handle_count == ledger.handles);
     cr_assert(phys.reserved_bytes == ledger.handle_bytes);
@@ -41,23 +41,24 @@ static void figures_expect(uint64_t small, uint64_t large) {
 Test(phys, large_handles_are_at_least_a_granule) {
     phys_begin(4096);
     cr_assert(phys.large_granules == 1);
-    cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
-    cr_assert(phys.idle_small_count == 1 && phys.idle_large_count == 0);
+    cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_OK);
+    cr_assert(phys.stores[0].idle_small_count == 1 && phys.stores[0].idle_large_count == 0);
     phys_end();
 }
 
 Test(phys, create_take_give_release) {
     phys_begin(LARGE * GRANULE);
     cr_assert(phys.large_granules == LARGE);
-    cr_assert(berm__phys_take(&phys, 1) == NULL && berm__phys_take(&phys, LARGE) == NULL);
-    cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
-    cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+    cr_assert(berm__store_take(&phys.stores[0], 1) == NULL &&
+              berm__store_take(&phys.stores[0], LARGE) == NULL);
+    cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_OK);
+    cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
     figures_expect(1, 1);
-    berm_phys_handle_t *large = berm__phys_take(&phys, LARGE);
+    berm_phys_handle_t *large = berm__store_take(&phys.stores[0], LARGE);
     cr_assert(large != NULL && large->granules == LARGE);
     figures_expect(1, 0);
-    cr_assert(berm__phys_take(&phys, LARGE) == NULL);
-    berm__phys_give(&phys, large);
+    cr_assert(berm__store_take(&phys.stores[0], LARGE) == NULL);
+    berm__store_give(large);
     figures_expect(1, 1);
     cr_assert(phys.reserved_peak_bytes == (LARGE + 1) * GRANULE);
     cr_assert(berm__phys_release(&phys, large) == BERM_OK);
@@ -69,11 +70,11 @@ Test(phys, create_take_give_release) {
 Test(phys, the_device_is_full) {
     phys_begin(LARGE * GRANULE);
     unsigned count = 0;
-    while (berm__phys_create(&phys, LARGE) == BERM_OK)
+    while (berm__store_create(&phys.stores[0], LARGE) == BERM_OK)
         count++;
     cr_assert(count == 8);
     figures_expect(0, 8);
-    cr_assert(berm__phys_create(&phys, 1) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
     figures_expect(0, 8);
     phys_end();
 }
@@ -81,9 +82,9 @@ Test(phys, the_device_is_full) {
 Test(phys, what_is_refused_changes_nothing) {
     phys_begin(LARGE * GRANULE);
     cr_assert(simcuda_fault_nth("cuMemCreate", 1, 1, BERM_CU_UNKNOWN) == 0);
-    cr_assert(berm__phys_create(&phys, 1) == BERM_ERROR_DRIVER);
+    cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_ERROR_DRIVER);
     figures_expect(0, 0);
-    cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
+    cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_OK);
     cr_assert(simcuda_fault_nth("cuMemRelease", 1, 1, BERM_CU_INVALID_VALUE) == 0);
     cr_assert(berm__phys_release_idle(&phys, 0) == BERM_ERROR_DRIVER);
     figures_expect(1, 0);
@@ -94,7 +95,7 @@ Test(phys, no_host_memory_no_driver_call) {
     phys_begin(LARGE * GRANULE);
     uint64_t calls = simcuda_calls(NULL);
     berm__mem_fault_nth(1, 0);
-    cr_assert(berm__phys_create(&phys, 1) == BERM_ERROR_OUT_OF_HOST_MEMORY);
+    cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_ERROR_OUT_OF_HOST_MEMORY);
     berm__mem_fault_nth(0, 0);
     cr_assert(simcuda_calls(NULL) == calls);
     figures_expect(0, 0);
@@ -103,9 +104,9 @@ Test(phys, no_host_memory_no_driver_call) {
 
 Test(phys, a_large_handle_is_split) {
     phys_begin(LARGE * GRANULE);
-    cr_assert(berm__phys_split_large(&phys) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
-    cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
-    cr_assert(berm__phys_split_large(&phys) == BERM_OK);
+    cr_assert(berm__store_split_large(&phys.stores[0]) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
+    cr_assert(berm__store_split_large(&phys.stores[0]) == BERM_OK);
     figures_expect(LARGE, 0);
     cr_assert(phys.reserved_peak_bytes == LARGE * GRANULE, "never more than it was");
     phys_end();
@@ -113,18 +114,18 @@ Test(phys, a_large_handle_is_split) {
 
 Test(phys, a_split_that_stops_half_way) {
     phys_begin(LARGE * GRANULE);
-    cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+    cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
     cr_assert(simcuda_fault_nth("cuMemCreate", 3, 1, BERM_CU_OUT_OF_MEMORY) == 0);
-    cr_assert(berm__phys_split_large(&phys) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(berm__store_split_large(&phys.stores[0]) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
     figures_expect(2, 0);
     phys_end();
 }
 
 Test(phys, a_split_that_cannot_begin) {
     phys_begin(LARGE * GRANULE);
-    cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+    cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
     cr_assert(simcuda_fault_nth("cuMemRelease", 1, 1, BERM_CU_UNKNOWN) == 0);
-    cr_assert(berm__phys_split_large(&phys) == BERM_ERROR_DRIVER);
+    cr_assert(berm__store_split_large(&phys.stores[0]) == BERM_ERROR_DRIVER);
     figures_expect(0, 1);
     phys_end();
 }
@@ -134,8 +135,8 @@ Test(phys, a_split_that_cannot_begin) {
 Test(phys, releasing_stops_at_what_is_to_be_kept) {
     phys_begin(LARGE * GRANULE);
     for (int i = 0; i < 3; i++) {
-        cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
-        cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+        cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_OK);
+        cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
     }
     cr_assert(berm__phys_release_idle(&phys, UINT64_MAX / 2) == BERM_OK);
     figures_expect(3, 3);
@@ -152,19 +153,19 @@ Test(phys, releasing_stops_at_what_is_to_be_kept) {
 Test(phys, releasing_the_newest) {
     phys_begin(LARGE * GRANULE);
     for (int i = 0; i < 3; i++) {
-        cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
-        cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+        cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_OK);
+        cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
     }
-    berm_phys_handle_t *newest = berm__phys_take(&phys, 1);
-    berm__phys_give(&phys, newest);
+    berm_phys_handle_t *newest = berm__store_take(&phys.stores[0], 1);
+    berm__store_give(newest);
     berm_cu_mem_handle_t gone = newest->handle;
-    cr_assert(berm__phys_release_newest(&phys, 1, 0) == BERM_OK);
+    cr_assert(berm__store_release_newest(&phys.stores[0], 1, 0) == BERM_OK);
     figures_expect(2, 3);
     for (int i = 0; i < 2; i++) {
-        berm_phys_handle_t *left = berm__phys_take(&phys, 1);
+        berm_phys_handle_t *left = berm__store_take(&phys.stores[0], 1);
         cr_assert(left->handle != gone);
-        cr_assert(berm__phys_release_newest(&phys, 0, 1) == BERM_OK);
-        berm__phys_give(&phys, left);
+        cr_assert(berm__store_release_newest(&phys.stores[0], 0, 1) == BERM_OK);
+        berm__store_give(left);
     }
     figures_expect(2, 1);
     phys_end();

@@ -36,8 +36,8 @@ static void layers_end(void) {
 }
 
 static berm_status_t segment_create(void) {
-    berm_status_t status =
-        berm__segment_create(&fixture.gpu, &phys, &dir, GRANULES * GRANULE, NULL, &segment);
+    berm_status_t status = berm__segment_create(&fixture.gpu, &phys.stores[0], &dir,
+                                                GRANULES * GRANULE, NULL, &segment);
     if (status != BERM_OK)
         return status;
     status = berm__segment_open(segment, &nodes);
@@ -58,9 +58,9 @@ static void segment_end(void) {
 
 static void handles_make(unsigned small, unsigned large) {
     for (unsigned i = 0; i < small; i++)
-        cr_assert(berm__phys_create(&phys, 1) == BERM_OK);
+        cr_assert(berm__store_create(&phys.stores[0], 1) == BERM_OK);
     for (unsigned i = 0; i < large; i++)
-        cr_assert(berm__phys_create(&phys, LARGE) == BERM_OK);
+        cr_assert(berm__store_create(&phys.stores[0], LARGE) == BERM_OK);
 }
 
 static void mappings_expect(uint64_t count) {
@@ -104,7 +104,7 @@ Test(segment, maps_large_handles_first_with_one_set_access) {
     cr_assert(segment->handle_of[9] == NULL && segment->handle_of[16] == NULL);
     cr_assert(segment->handle_of[10]->granules == LARGE);
     cr_assert(segment->handle_of[13] == segment->handle_of[10]);
-    cr_assert(segment->handle_of[14]->granules == 1 && segment->handle_of[14]->is_mapped);
+    cr_assert(segment->handle_of[14]->granules == 1 && segment->handle_of[14]->segment == segment);
     for (uint64_t granule = 10; granule < 16; granule++)
         cr_assert(segment->ticket_of[granule] == BERM_TICKET_NONE);
     mappings_expect(3);
@@ -115,7 +115,7 @@ Test(segment, maps_large_handles_first_with_one_set_access) {
     uint64_t unmaps = simcuda_calls("cuMemUnmap");
     cr_assert(berm__segment_unmap(segment, 10, LARGE + 2) == BERM_OK);
     cr_assert(simcuda_calls("cuMemUnmap") == unmaps + 1, "one call for the run");
-    cr_assert(phys.idle_small_count == 2 && phys.idle_large_count == 1);
+    cr_assert(phys.stores[0].idle_small_count == 2 && phys.stores[0].idle_large_count == 1);
     for (uint64_t granule = 10; granule < 16; granule++)
         cr_assert(segment->handle_of[granule] == NULL);
     mappings_expect(0);
@@ -130,7 +130,7 @@ Test(segment, a_map_that_fails_is_undone) {
         cr_assert(simcuda_fault_nth("cuMemMap", nth, 1, BERM_CU_UNKNOWN) == 0);
         cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_DRIVER);
         simcuda_faults_clear();
-        cr_assert(phys.idle_small_count == 3 && segment->handle_of[5] == NULL);
+        cr_assert(phys.stores[0].idle_small_count == 3 && segment->handle_of[5] == NULL);
         mappings_expect(0);
     }
     cr_assert(simcuda_fault_nth("cuMemSetAccess", 1, 1, BERM_CU_OUT_OF_MEMORY) == 0);
@@ -138,7 +138,7 @@ Test(segment, a_map_that_fails_is_undone) {
     cr_assert(simcuda_fault_nth("cuMemMap", 2, 1, BERM_CU_OUT_OF_MEMORY) == 0);
     cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_CEILING);
     mappings_expect(0);
-    cr_assert(phys.idle_small_count == 3);
+    cr_assert(phys.stores[0].idle_small_count == 3);
     segment_end();
 }
 
@@ -149,8 +149,8 @@ Test(segment, a_map_that_cannot_be_undone) {
     cr_assert(simcuda_fault_nth("cuMemMap", 3, 1, BERM_CU_UNKNOWN) == 0);
     cr_assert(simcuda_fault_nth("cuMemUnmap", 1, 1, BERM_CU_UNKNOWN) == 0);
     cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_CORRUPTION);
-    cr_assert(phys.idle_small_count == 1);
-    cr_assert(segment->handle_of[5] != NULL && segment->handle_of[5]->is_mapped);
+    cr_assert(phys.stores[0].idle_small_count == 1);
+    cr_assert(segment->handle_of[5] != NULL && segment->handle_of[5]->segment == segment);
     cr_assert(segment->handle_of[7] == NULL);
     mappings_expect(2);
     cr_assert(berm__segment_unmap(segment, 5, 2) == BERM_OK);
@@ -163,7 +163,7 @@ Test(segment, an_unmap_that_fails_changes_nothing) {
     cr_assert(berm__segment_map(segment, 0, 2, 0) == BERM_OK);
     cr_assert(simcuda_fault_nth("cuMemUnmap", 1, 1, BERM_CU_UNKNOWN) == 0);
     cr_assert(berm__segment_unmap(segment, 0, 2) == BERM_ERROR_DRIVER);
-    cr_assert(segment->handle_of[0] != NULL && phys.idle_small_count == 0);
+    cr_assert(segment->handle_of[0] != NULL && phys.stores[0].idle_small_count == 0);
     mappings_expect(2);
     cr_assert(berm__segment_unmap(segment, 0, 2) == BERM_OK);
     segment_end();
