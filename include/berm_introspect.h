@@ -140,6 +140,7 @@ typedef enum berm_address_kind {
     BERM_ADDRESS_FREE,        // mapped and free
     BERM_ADDRESS_UNMAPPED,    // reserved, with no memory behind it
     BERM_ADDRESS_POISONED,    // left alone after a driver error
+    BERM_ADDRESS_STALE,       // its pages serve another block; queued work may still use it here
 } berm_address_kind_t;
 
 typedef struct berm_whatis_s {

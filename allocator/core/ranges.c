@@ -383,6 +383,6 @@ int berm__ranges_check(const berm_ranges_t *ranges, char *error, size_t error_ca
 
 const char *berm__range_state_name(berm_range_state_t state) {
     static const char *const names[BERM_RANGE_STATE_COUNT] = {
-        "free", "void", "live", "awaited", "busy", "cached", "poisoned"};
+        "free", "void", "live", "awaited", "busy", "cached", "stale", "poisoned"};
     return state < BERM_RANGE_STATE_COUNT ? names[state] : "unknown";
 }

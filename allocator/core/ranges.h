@@ -35,6 +35,7 @@ typedef enum berm_range_state {
     BERM_RANGE_AWAITED,  // freed, but some stream may still use it
     BERM_RANGE_BUSY,     // being mapped or unmapped
     BERM_RANGE_CACHED,   // freed into a thread's cache: for everyone else still a block
+    BERM_RANGE_STALE,    // its pages have moved on; work that was queued before may still use it
     BERM_RANGE_POISONED, // never used again, after a driver error of unknown effect
     BERM_RANGE_STATE_COUNT
 } berm_range_state_t;
@@ -51,12 +52,16 @@ typedef struct berm_range {
             uint64_t requested_bytes; // LIVE and AWAITED
             uint64_t index;           // LIVE: n-th request of the device, from 1
         } block;
+        struct {
+            uint64_t ticket;         // STALE: of the last work that may use it
+            struct berm_range *next; // of the owner's list
+        } stale;
     } as;
     void *owner;   // LIVE: the slab it is the home of, or the list of streams that use the block
     uint8_t state; // berm_range_state_t
     uint8_t is_slab;
     uint16_t unused0;
-    uint32_t unused1;
+    uint32_t mappings; // STALE: handles still mapped there
 } berm_range_t;
 
 enum {

@@ -109,15 +109,46 @@ static int store_check(const berm_audit_t *audit, const berm_store_t *store, uin
     return broken;
 }
 
-// I10, I11, I17.
+// I30: the idle handles that only one pool may use name its lists.
+static int aliased_check(const berm_audit_t *audit, const berm_pool_t *pool, uint64_t *idle,
+                         uint64_t *idle_granules) {
+    const berm_aliased_t *aliased = &pool->aliased;
+    const berm_list_t *const heads[] = {&aliased->small, &aliased->large};
+    uint64_t counted = aliased->small_count + aliased->large_count, count = 0;
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(heads); i++) {
+        const berm_list_t *link = heads[i]->next;
+        for (; link != heads[i] && count <= counted; link = link->next, count++) {
+            const berm_phys_handle_t *handle =
+                BERM_CONTAINER_OF((uintptr_t)link, berm_phys_handle_t, link);
+            if (handle->aliased != aliased || handle->segment != NULL)
+                return berm__audit_fail(audit, 30, 0, "a handle aliased for a pool is %s",
+                                        handle->segment != NULL ? "mapped" : "of another");
+            *idle_granules += handle->granules;
+        }
+    }
+    *idle += count;
+    if (count == counted)
+        return 0;
+    return berm__audit_fail(audit, 30, 0, "%" PRIu64 " aliased handles are counted, %s are listed",
+                            counted, count > counted ? "more" : "fewer");
+}
+
+// I10, I11, I17, I30.
 static int phys_check(const berm_audit_t *audit) {
     const berm_phys_t *phys = &audit->device->phys;
     uint64_t idle = 0, idle_granules = 0;
     int broken = 0;
     for (unsigned i = 0; i < phys->store_count && broken == 0; i++)
         broken = store_check(audit, &phys->stores[i], &idle, &idle_granules);
+    BERM_LIST_EACH (const berm_pool_t, pool, &audit->device->pools, link)
+        if (broken == 0)
+            broken = aliased_check(audit, pool, &idle, &idle_granules);
     if (broken != 0)
         return broken;
+    if (phys->stale_mappings != audit->sums.stale_mappings)
+        return berm__audit_fail(audit, 30, 0,
+                                "%" PRIu64 " mappings are stale, %" PRIu64 " are counted",
+                                audit->sums.stale_mappings, phys->stale_mappings);
     uint64_t bytes = audit->sums.mapped_bytes + (idle_granules << phys->gpu->lg_granule);
     if (phys->mapping_count != audit->sums.mapped_handles)
         return berm__audit_fail(

@@ -20,10 +20,11 @@ static berm_addr_t granule_addr(const berm_segment_t *segment, uint64_t granule)
     return segment->base + (granule << segment->gpu->lg_granule);
 }
 
-// I5: VOID and POISONED ranges are whole granules.
+// I5: VOID, STALE and POISONED ranges are whole granules.
 static int whole_check(const berm_audit_t *audit, const berm_segment_t *segment,
                        const berm_range_t *range) {
-    if ((range->state != BERM_RANGE_VOID && range->state != BERM_RANGE_POISONED) ||
+    if ((range->state != BERM_RANGE_VOID && range->state != BERM_RANGE_STALE &&
+         range->state != BERM_RANGE_POISONED) ||
         berm__is_aligned(range->start_bytes | range->size_bytes, segment->gpu->granule_bytes))
         return 0;
     return berm__audit_fail(audit, 5, segment->base + range->start_bytes,
@@ -31,7 +32,7 @@ static int whole_check(const berm_audit_t *audit, const berm_segment_t *segment,
                             berm__range_state_name((berm_range_state_t)range->state));
 }
 
-// I5: a VOID range has no handle.
+// I5: a VOID range has no handle, nor has a STALE one.
 static int void_check(const berm_audit_t *audit, const berm_segment_t *segment,
                       const berm_range_t *range) {
     uint64_t first = berm__segment_granule_of(segment, range->start_bytes);
@@ -41,7 +42,8 @@ static int void_check(const berm_audit_t *audit, const berm_segment_t *segment,
             i = count - SAMPLE_GRANULES;
         if (segment->handle_of[first + i] != NULL)
             return berm__audit_fail(audit, 5, granule_addr(segment, first + i),
-                                    "a granule of a void range has a handle");
+                                    "a granule of a %s range has a handle",
+                                    berm__range_state_name((berm_range_state_t)range->state));
     }
     return 0;
 }
@@ -111,6 +113,31 @@ static int mapped_check(berm_audit_t *audit, const berm_segment_t *segment,
     return 0;
 }
 
+// I30: the list of stale ranges has each of them once, under a ticket that was given out.
+static int stale_check(berm_audit_t *audit, const berm_segment_t *segment) {
+    uint64_t listed = 0, tiled = 0, open = audit->pool->stream->open_ticket;
+    for (const berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
+        tiled += range->state == BERM_RANGE_STALE;
+        audit->sums.stale_mappings += range->state == BERM_RANGE_POISONED ? range->mappings : 0;
+    }
+    const berm_range_t *range = segment->stale;
+    for (; range != NULL && listed <= tiled; range = range->as.stale.next, listed++) {
+        if (range->state != BERM_RANGE_STALE || range->mappings == 0 ||
+            range->as.stale.ticket < BERM_TICKET_NONE || range->as.stale.ticket > open)
+            return berm__audit_fail(audit, 30, segment->base + range->start_bytes,
+                                    "a %s range of %u mappings is in the list of stale ones, under "
+                                    "ticket %" PRIu64,
+                                    berm__range_state_name((berm_range_state_t)range->state),
+                                    range->mappings, range->as.stale.ticket);
+        audit->sums.stale_mappings += range->mappings;
+    }
+    if (listed == tiled)
+        return 0;
+    return berm__audit_fail(audit, 30, segment->base,
+                            "%" PRIu64 " ranges are stale, %s are in their list", tiled,
+                            listed > tiled ? "more" : "fewer");
+}
+
 static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
     uint64_t at = 0, poisoned_bytes = 0, mapped_before = audit->sums.mapped_bytes;
     int broken = 0;
@@ -120,9 +147,12 @@ static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
             poisoned_bytes += range->size_bytes;
         broken = whole_check(audit, segment, range);
         if (broken == 0)
-            broken = range->state == BERM_RANGE_VOID ? void_check(audit, segment, range)
-                                                     : mapped_check(audit, segment, range, &at);
+            broken = range->state == BERM_RANGE_VOID || range->state == BERM_RANGE_STALE
+                         ? void_check(audit, segment, range)
+                         : mapped_check(audit, segment, range, &at);
     }
+    if (broken == 0)
+        broken = stale_check(audit, segment);
     audit->sums.poisoned_bytes += poisoned_bytes;
     if (broken == 0 && poisoned_bytes != segment->poisoned_bytes)
         broken = berm__audit_fail(audit, 16, segment->base,

@@ -406,6 +406,8 @@ void berm__heap_options_apply(bool has_new_limit) {
         berm__mutex_lock(&device->lock);
         device->headroom_pct = options->headroom_pct;
         device->remap_is_off = options->remap == BERM_REMAP_OFF;
+        device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
+        device->gpu.syncs_edits = options->sync_edits;
         if (has_new_limit)
             limit_apply(device);
         berm__mutex_unlock(&device->lock);
@@ -485,6 +487,8 @@ static berm_status_t device_open_locked(int ordinal, berm_device_t **out) {
     }
     device->headroom_pct = heap->options.headroom_pct;
     device->remap_is_off = heap->options.remap == BERM_REMAP_OFF;
+    device->remap_is_alias = heap->options.remap == BERM_REMAP_ALIAS;
+    device->gpu.syncs_edits = heap->options.sync_edits;
     limit_apply(device);
     atomic_store_explicit(&heap->devices[ordinal], device, memory_order_release);
     *out = device;

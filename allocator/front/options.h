@@ -29,6 +29,7 @@ enum {
 typedef enum berm_remap {
     BERM_REMAP_PASSED, // a page moves once all tickets on it have passed
     BERM_REMAP_OFF,    // pages never move
+    BERM_REMAP_ALIAS,  // a page moves at once within its stream, else as passed
 } berm_remap_t;
 
 typedef struct berm_options {
@@ -37,6 +38,7 @@ typedef struct berm_options {
     uint64_t limit_bytes;   // UINT64_MAX: none
     double memory_fraction; // of the device's memory; 0: none
     uint64_t handle_bytes;  // a power of two; the granule if that is larger
+    bool sync_edits;
     bool thread_cache;
     char driver[BERM_OPTION_TEXT_BYTES];
     bool audit;

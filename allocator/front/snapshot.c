@@ -268,7 +268,7 @@ static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_u64(emit, "cached_bytes", phys->reserved_bytes - device->active.current);
     berm__emit_u64(emit, "address_bytes", device->address_bytes);
     berm__emit_u64(emit, "handles", phys->handle_count);
-    berm__emit_u64(emit, "mappings", phys->mapping_count);
+    berm__emit_u64(emit, "mappings", phys->mapping_count + phys->stale_mappings);
     berm__emit_u64(emit, "mappings_peak", phys->mapping_peak);
     berm__emit_u64(emit, "moved_bytes", phys->moved_bytes);
     berm__emit_u64(emit, "moves", device->moves);

@@ -44,7 +44,7 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->limit_bytes = device->limit_bytes;
     stats->granule_bytes = device->gpu.granule_bytes;
     stats->address_bytes = device->address_bytes;
-    stats->mappings = phys->mapping_count;
+    stats->mappings = phys->mapping_count + phys->stale_mappings;
     stats->mappings_peak = phys->mapping_peak;
     stats->moved_bytes = phys->moved_bytes;
     stats->moves = device->moves;
@@ -101,7 +101,7 @@ berm_status_t berm_stats_peaks_reset(int ordinal) {
         figures[i]->peak = figures[i]->current;
     berm__mutex_unlock(&device->figures_lock);
     device->phys.reserved_peak_bytes = device->phys.reserved_bytes;
-    device->phys.mapping_peak = device->phys.mapping_count;
+    device->phys.mapping_peak = device->phys.mapping_count + device->phys.stale_mappings;
     berm__mutex_unlock(&device->lock);
     return BERM_OK;
 }

@@ -17,6 +17,8 @@ static berm_address_kind_t kind_of(const berm_range_t *range) {
         return BERM_ADDRESS_FREE;
     case BERM_RANGE_POISONED:
         return BERM_ADDRESS_POISONED;
+    case BERM_RANGE_STALE:
+        return BERM_ADDRESS_STALE;
     default:
         return BERM_ADDRESS_UNMAPPED;
     }

@@ -168,6 +168,28 @@ static void run_unmap(berm_segment_t *segment, uint64_t first, uint64_t end) {
     }
 }
 
+// What is mapped a second time, and its pages, which others may have by now.
+static void stale_unmap(berm_device_t *device, berm_segment_t *segment) {
+    for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
+        if (range->mappings == 0)
+            continue;
+        for (int attempt = 0, result = -1; attempt < 2 && result != BERM_CU_SUCCESS; attempt++)
+            result = BERM_DRV_CALL(device->gpu.drv, UNMAP, mem_unmap,
+                                   segment->base + range->start_bytes, range->size_bytes);
+        device->phys.stale_mappings -= range->mappings;
+    }
+    segment->stale = NULL;
+}
+
+static void aliased_give(berm_list_t *idle) {
+    while (!berm__list_is_empty(idle)) {
+        berm_phys_handle_t *handle = BERM_CONTAINER_OF(idle->next, berm_phys_handle_t, link);
+        berm__list_remove(&handle->link);
+        handle->aliased = NULL;
+        berm__store_give(handle);
+    }
+}
+
 static void segment_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
     uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
     const berm_range_t *range = is_quiet ? segment->ranges.first : NULL;
@@ -186,6 +208,8 @@ static void segment_close(berm_device_t *device, berm_segment_t *segment, bool i
                 break;
         }
     }
+    if (is_quiet)
+        stale_unmap(device, segment);
     berm__list_remove(&segment->link);
     device->address_bytes -= segment->span_bytes;
     berm__segment_destroy(segment);
@@ -216,6 +240,8 @@ static void pool_close(berm_device_t *device, berm_pool_t *pool, bool is_quiet) 
     while (!berm__list_is_empty(&pool->segments))
         segment_close(device, BERM_CONTAINER_OF(pool->segments.next, berm_segment_t, link),
                       is_quiet);
+    aliased_give(&pool->aliased.small);
+    aliased_give(&pool->aliased.large);
     berm__pool_destroy(pool);
 }
 

@@ -31,7 +31,7 @@ typedef struct berm_device {
     berm_addr_dir_t *dir;
     // Settable, under the lock.
     double headroom_pct;
-    bool remap_is_off;
+    bool remap_is_off, remap_is_alias;
     uint64_t limit_bytes; // UINT64_MAX: none
     // Under the lock.
     berm_phys_t phys;

@@ -10,8 +10,8 @@
 //
 // Steps 5 and on are counted as retries. Locks: the device's; the pool's is taken step by step, and
 // what a step finds is taken before it is given up.
+#include "policy/alias.h"
 #include "policy/cache.h"
-#include "policy/pool.h"
 
 static bool is_shortage(berm_status_t status) {
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
@@ -36,10 +36,17 @@ static berm_status_t hit_locking(berm_pool_t *pool, uint64_t size_bytes, uint64_
     return status;
 }
 
+// Addresses that are stale come back to the miss that needs some.
+static void stale_process(berm_pool_t *pool) {
+    if (pool->device->phys.stale_mappings > 0 && berm__stream_poll(pool->stream) == BERM_OK)
+        (void)berm__alias_retire(pool);
+}
+
 // Steps 3 and on, in the device's context.
 static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                                   berm_place_t *place) {
     bool freed, waited = true, is_last = false;
+    stale_process(pool);
     (void)berm__deferred_process(pool, &freed); // an error comes up again where it matters
     if (freed) {
         berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);

@@ -44,6 +44,7 @@ uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
         (void)berm__deferred_process(each, NULL); // what has passed by now is no estimate
         (void)berm__small_flush_locking(each);
         granules += berm__steal_obtainable(each);
+        granules += berm__aliased_granules(&each->aliased, device->phys.large_granules);
     }
     uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
     uint64_t bytes = (granules + growth / granule_bytes) * granule_bytes;

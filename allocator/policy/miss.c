@@ -260,8 +260,9 @@ static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
     while (hole_next(segment, end, &first, &count)) {
         uint64_t large = 0;
         if (large_granules > 1)
-            large = berm__min_u64(count / large_granules, segment->store->idle_large_count);
-        berm_status_t status = berm__segment_map(segment, first, count, large);
+            large = berm__min_u64(count / large_granules,
+                                  segment->store->idle_large_count + pool->aliased.large_count);
+        berm_status_t status = berm__segment_map(segment, first, count, large, &pool->aliased);
         if (status == BERM_OK)
             continue;
         if (status != BERM_ERROR_CORRUPTION)

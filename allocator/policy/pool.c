@@ -37,6 +37,7 @@ static berm_pool_t *pool_create(berm_group_t *group, berm_stream_ref_t *stream) 
     berm__node_slab_init(&pool->use_nodes, sizeof(berm_use_t));
     berm__node_slab_init(&pool->deferred_nodes, sizeof(berm_deferred_t));
     berm__list_init(&pool->segments);
+    berm__aliased_init(&pool->aliased);
     berm__list_init(&pool->deferred);
     for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
         berm__list_init(&pool->empties[c]);

@@ -106,6 +106,7 @@ typedef struct berm_pool {
     berm_group_t *group;
     berm_stream_ref_t *stream; // changed under both locks
     berm_list_t segments;      // oldest first; changed under both locks
+    berm_aliased_t aliased;    // under the device's lock
     // Under the lock.
     berm_list_t partial[BERM_SIZE_CLASS_COUNT][BERM_SLAB_FULLNESS];
     berm_list_t empties[BERM_SIZE_CLASS_COUNT]; // at most one slab each

@@ -12,7 +12,7 @@
 // Locks: the device's, in its context; a pool's while its runs are picked and settled, and not
 // while the driver unmaps them. A failed unmap poisons its range (I16: a POISONED range is in no
 // free list and its handles never move).
-#include "policy/pool.h"
+#include "policy/alias.h"
 
 #include "base/bits.h"
 
@@ -140,6 +140,8 @@ berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *t
         return BERM_OK;
     (void)berm__small_flush_locking(pool);
     berm_status_t status = berm__stream_poll(pool->stream);
+    if (status == BERM_OK)
+        status = berm__alias_retire(pool);
     bool has_more = true;
     while (status == BERM_OK && has_more && *taken < granules) {
         batch_t batch = {0};

@@ -3,11 +3,13 @@
 // (1 + e) of live memory, live being the larger of what is requested with this request and the peak
 // so far; beyond that, and at the device's or the user's limit, pages that are free elsewhere move.
 //
+// With remap:alias pages of the request's own stream move before their work is done (alias.h).
 // With remap:off pages do not move: at the limit, and only there, free handles are given back to
 // the driver and new ones made, as an allocator without remapping would do.
 #include "policy/supply.h"
 
 #include "base/bits.h"
+#include "policy/alias.h"
 
 typedef struct supply {
     berm_pool_t *pool;
@@ -24,8 +26,11 @@ static uint64_t supply_short(const supply_t *supply) {
     if (whole > 0)
         return berm__store_has(supply->pool->group->store, whole) ? 0 : whole;
     const berm_store_t *store = supply->pool->group->store;
-    uint64_t large = berm__min_u64(store->idle_large_count, supply->demand->large_max);
-    uint64_t have = large * store->phys->large_granules + store->idle_small_count;
+    const berm_aliased_t *aliased = &supply->pool->aliased;
+    uint64_t large =
+        berm__min_u64(store->idle_large_count + aliased->large_count, supply->demand->large_max);
+    uint64_t have =
+        large * store->phys->large_granules + store->idle_small_count + aliased->small_count;
     return supply->demand->granules > have ? supply->demand->granules - have : 0;
 }
 
@@ -118,6 +123,22 @@ static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
                                       store->idle_large_count - large);
 }
 
+// Takes pages whose work is not done, within the order of their stream.
+static berm_status_t supply_alias(supply_t *supply, bool *has_progress) {
+    berm_phys_t *phys = &supply->pool->device->phys;
+    uint64_t taken = 0;
+    if (supply->demand->whole > 0 || !berm__alias_is_allowed(supply->pool))
+        return BERM_OK;
+    // A large handle is of use only where a hole has room for it.
+    uint64_t large =
+        supply->pool->group->store->idle_large_count + supply->pool->aliased.large_count;
+    uint32_t most = large < supply->demand->large_max ? phys->large_granules : 1;
+    berm_status_t status = berm__alias_take(supply->pool, most, supply_short(supply), &taken);
+    phys->moved_bytes += taken << phys->gpu->lg_granule;
+    *has_progress = taken > 0;
+    return status;
+}
+
 // Idle large handles that no hole has room for are of use only in pieces.
 static bool supply_split(supply_t *supply) {
     berm_store_t *store = supply->pool->group->store;
@@ -199,6 +220,8 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     bool may_move = !device->remap_is_off;
     if (may_move) {
         berm_status_t status = supply_steal(supply, has_progress);
+        if (status == BERM_OK && !*has_progress)
+            status = supply_alias(supply, has_progress);
         if (status != BERM_OK || *has_progress)
             return status;
     }

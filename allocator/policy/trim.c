@@ -3,8 +3,8 @@
 // was queued when memory was freed is done, since neither unmap nor release waits for it.
 //
 // Locks: the device's, in its context.
+#include "policy/alias.h"
 #include "policy/cache.h"
-#include "policy/pool.h"
 
 #include "base/bits.h"
 
@@ -15,7 +15,9 @@ static berm_status_t pool_quiesce(berm_pool_t *pool) {
     while (waited && status == BERM_OK)
         status = berm__deferred_wait_oldest(pool, &waited);
     (void)berm__small_flush_locking(pool);
-    return status == BERM_OK ? berm__stream_wait_all(pool->stream) : status;
+    if (status == BERM_OK)
+        status = berm__stream_wait_all(pool->stream);
+    return status == BERM_OK ? berm__alias_retire(pool) : status;
 }
 
 berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,

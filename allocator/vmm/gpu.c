@@ -99,6 +99,10 @@ void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed) {
         (void)BERM_DRV_CALL(gpu->drv, OTHER, ctx_pop_current, &popped);
 }
 
+berm_cu_result_t berm__gpu_edit_begin(berm_gpu_t *gpu) {
+    return gpu->syncs_edits ? berm__gpu_synchronize(gpu) : BERM_CU_SUCCESS;
+}
+
 berm_cu_result_t berm__gpu_synchronize(berm_gpu_t *gpu) {
     return BERM_DRV_CALL(gpu->drv, SYNCHRONIZE, ctx_synchronize);
 }

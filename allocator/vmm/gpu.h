@@ -25,6 +25,7 @@ typedef struct berm_gpu {
     berm_cu_mem_prop_t prop;     // of handles without special properties
     berm_cu_mem_access_t access; // the device itself
     // Under the device's lock.
+    bool syncs_edits; // settable: mappings change only when no work runs
     unsigned event_count; // idle events
     berm_cu_event_t events[BERM_GPU_EVENTS_MAX];
 } berm_gpu_t;
@@ -43,6 +44,9 @@ void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed);
 // Whether the device says yes to a CUdevice_attribute; old drivers do not know every one, which is
 // a no. Calls the driver.
 bool berm__gpu_has(berm_gpu_t *gpu, int attribute);
+
+// Before mappings change: waits for all work, where the device faults otherwise (Volta, by option).
+berm_cu_result_t berm__gpu_edit_begin(berm_gpu_t *gpu);
 
 // Waits for all work of the device. The context is current.
 berm_cu_result_t berm__gpu_synchronize(berm_gpu_t *gpu);

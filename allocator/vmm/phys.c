@@ -134,9 +134,33 @@ berm_phys_handle_t *berm__store_take(berm_store_t *store, uint32_t granules) {
     return handle;
 }
 
+static berm_list_t *aliased_list(berm_aliased_t *aliased, uint32_t granules, uint64_t **count) {
+    *count = granules == 1 ? &aliased->small_count : &aliased->large_count;
+    return granules == 1 ? &aliased->small : &aliased->large;
+}
+
+void berm__aliased_init(berm_aliased_t *aliased) {
+    *aliased = (berm_aliased_t){0};
+    berm__list_init(&aliased->small);
+    berm__list_init(&aliased->large);
+}
+
+berm_phys_handle_t *berm__aliased_take(berm_aliased_t *aliased, uint32_t granules) {
+    uint64_t *count;
+    berm_list_t *idle = aliased_list(aliased, granules, &count);
+    if (berm__list_is_empty(idle))
+        return NULL;
+    berm_phys_handle_t *handle = BERM_CONTAINER_OF(idle->next, berm_phys_handle_t, link);
+    berm__list_remove(&handle->link);
+    --*count;
+    return handle;
+}
+
 void berm__store_give(berm_phys_handle_t *handle) {
     uint64_t *count;
-    berm_list_t *idle = idle_list(handle->store, handle->granules, &count);
+    berm_list_t *idle = handle->aliased != NULL
+                            ? aliased_list(handle->aliased, handle->granules, &count)
+                            : idle_list(handle->store, handle->granules, &count);
     handle->segment = NULL;
     berm__list_push_front(idle, &handle->link);
     ++*count;

@@ -35,8 +35,16 @@ typedef struct berm_phys_handle {
     berm_cu_mem_handle_t handle;
     struct berm_store *store;     // constant
     struct berm_segment *segment; // it stands there; NULL: idle
+    struct berm_aliased *aliased; // of the only pool that may use it yet; NULL: anyone may
+    uint64_t ticket;              // up to which that pool's stream may use it elsewhere
     uint32_t granules;
 } berm_phys_handle_t;
+
+// Idle handles that work of one stream may still use at their old addresses (remap:alias).
+typedef struct berm_aliased {
+    berm_list_t small, large;
+    uint64_t small_count, large_count;
+} berm_aliased_t;
 
 typedef struct berm_store {
     // Constant after it was added.
@@ -54,6 +62,7 @@ typedef struct berm_phys {
     uint64_t reserved_bytes, reserved_peak_bytes, created_bytes, released_bytes;
     uint64_t handle_count;
     uint64_t mapping_count, mapping_peak;
+    uint64_t stale_mappings; // of addresses whose pages have moved on; not in mapping_count
     uint64_t moved_bytes;
     unsigned store_count;
     berm_store_t stores[BERM_STORES_MAX];
@@ -85,8 +94,16 @@ berm_status_t berm__store_create(berm_store_t *store, uint32_t granules);
 bool berm__store_has(berm_store_t *store, uint32_t granules);
 // Takes an idle handle of exactly `granules`, or NULL; the caller maps it or gives it back.
 berm_phys_handle_t *berm__store_take(berm_store_t *store, uint32_t granules);
-// Makes a handle that is mapped nowhere any more idle, in its own store.
+// Makes a handle that is mapped nowhere any more idle, in its own store, or in the lists it names.
 void berm__store_give(berm_phys_handle_t *handle);
+
+void berm__aliased_init(berm_aliased_t *aliased);
+// Takes one of `granules`, or NULL.
+berm_phys_handle_t *berm__aliased_take(berm_aliased_t *aliased, uint32_t granules);
+static inline uint64_t berm__aliased_granules(const berm_aliased_t *aliased,
+                                              uint32_t large_granules) {
+    return aliased->small_count + aliased->large_count * large_granules;
+}
 
 // Gives one idle handle back to the driver. On failure it stays idle. Calls the driver.
 berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle);

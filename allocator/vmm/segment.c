@@ -123,10 +123,11 @@ static berm_status_t handle_map(berm_segment_t *segment, uint64_t granule,
     segment->mapped_bytes += (uint64_t)handle->granules << lg;
     for (uint64_t i = 0; i < handle->granules; i++) {
         segment->handle_of[granule + i] = handle;
-        segment->ticket_of[granule + i] = BERM_TICKET_NONE;
+        segment->ticket_of[granule + i] =
+            handle->aliased != NULL ? handle->ticket : BERM_TICKET_NONE;
     }
-    if (++phys->mapping_count > phys->mapping_peak)
-        phys->mapping_peak = phys->mapping_count;
+    uint64_t mappings = ++phys->mapping_count + phys->stale_mappings;
+    phys->mapping_peak = berm__max_u64(phys->mapping_peak, mappings);
     return BERM_OK;
 }
 
@@ -144,23 +145,40 @@ static berm_status_t access_set(berm_segment_t *segment, uint64_t first, uint64_
     return map_undo(segment, first, first + count, status);
 }
 
+// What is mapped for good is like any other handle: its granules have the ticket.
+static void aliased_settle(berm_segment_t *segment, uint64_t first, uint64_t count) {
+    for (uint64_t at = first; at < first + count; at++)
+        segment->handle_of[at]->aliased = NULL;
+}
+
 berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
-                                uint64_t large) {
+                                uint64_t large, berm_aliased_t *aliased) {
     uint64_t at = first, end = first + count;
+    berm_status_t begun = berm__drv_status(berm__gpu_edit_begin(segment->gpu));
+    if (begun != BERM_OK)
+        return begun;
     while (at < end) {
         uint32_t granules = large > 0 ? segment->store->phys->large_granules : 1;
         large -= large > 0;
-        berm_phys_handle_t *handle = berm__store_take(segment->store, granules);
+        berm_phys_handle_t *handle = berm__aliased_take(aliased, granules);
+        if (handle == NULL)
+            handle = berm__store_take(segment->store, granules);
         BERM_INSIST(handle != NULL, "idle handles fill the range to map");
         berm_status_t status = handle_map(segment, at, handle);
         if (status != BERM_OK)
             return map_undo(segment, first, at, status);
         at += granules;
     }
-    return access_set(segment, first, count);
+    berm_status_t status = access_set(segment, first, count);
+    if (status == BERM_OK)
+        aliased_settle(segment, first, count);
+    return status;
 }
 
 berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, uint32_t granules) {
+    berm_status_t begun = berm__drv_status(berm__gpu_edit_begin(segment->gpu));
+    if (begun != BERM_OK)
+        return begun;
     berm_phys_handle_t *handle = berm__store_take(segment->store, granules);
     BERM_INSIST(handle != NULL, "a handle of the size is idle");
     berm_status_t status = handle_map(segment, first, handle);
@@ -175,8 +193,10 @@ void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle) {
 
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count) {
     unsigned lg = segment->gpu->lg_granule;
-    berm_cu_result_t result = BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap,
-                                            segment->base + (first << lg), count << lg);
+    berm_cu_result_t result = berm__gpu_edit_begin(segment->gpu);
+    if (result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap, segment->base + (first << lg),
+                               count << lg);
     if (result != BERM_CU_SUCCESS)
         return berm__drv_status(result);
     for (uint64_t at = first; at < first + count;) {

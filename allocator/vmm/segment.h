@@ -11,7 +11,8 @@
 // Invariants (docs/invariants.md), beside I1 to I4 of its ranges:
 //   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are
 //   whole
-//       granules, and so are POISONED ones, which may have handles or not
+//       granules, and so are POISONED ones, which may have handles or not, and STALE ones, which
+//       have none
 //   I6  a handle of n granules stands in handle_of n times in a row, and names this segment
 //   I7  every LIVE range that is no slab has its cell point to it, every cell of a slab to the
 //       slab; every other cell is 0
@@ -46,6 +47,7 @@ typedef struct berm_segment {
     _Atomic(uintptr_t) *cells; // per cell: 0, a berm_range_t *, or a slab with bit 0 set
     // Under the device's lock.
     berm_phys_handle_t **handle_of; // per granule; NULL: nothing mapped
+    berm_range_t *stale;            // first of the STALE ranges (as.stale.next)
     uint64_t poisoned_bytes;
     uint64_t mapped_bytes; // of all its handles (I22)
 } berm_segment_t;
@@ -71,10 +73,11 @@ static inline uint64_t berm__segment_granule_of(const berm_segment_t *segment,
 
 // Maps idle handles into the granules [first, first + count), none of which is mapped, and makes
 // them accessible with one cuMemSetAccess. The idle handles must fill it exactly: `large` large
-// ones first, then small ones. On failure nothing is mapped and the handles are idle again; if the
-// driver then also refuses to unmap, BERM_ERROR_CORRUPTION: the caller poisons the range.
+// ones first, then small ones; those of `aliased` before the store's. On failure nothing is mapped
+// and the handles are idle again; if the driver then also refuses to unmap, BERM_ERROR_CORRUPTION:
+// the caller poisons the range.
 berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
-                                uint64_t large);
+                                uint64_t large, berm_aliased_t *aliased);
 
 // The same with one idle handle of exactly `granules`.
 berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, uint32_t granules);

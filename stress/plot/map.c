@@ -235,6 +235,7 @@ static void draw_legend(map_t *m, double y) {
         [PLOT_STATE_AWAITED] = "awaited: freed, a stream may still use it",
         [PLOT_STATE_FREE] = "free",
         [PLOT_STATE_BUSY] = "busy: being mapped or moved",
+        [PLOT_STATE_STALE] = "stale: its pages serve another block",
         [PLOT_STATE_POISONED] = "poisoned",
         [PLOT_STATE_VOID] = "not mapped (any size)",
     };

@@ -16,8 +16,8 @@ enum {
     WHERE_CAPACITY = 128,
 };
 
-const char *const plot_state_names[PLOT_STATES] = {"live", "awaited",  "free",
-                                                   "busy", "poisoned", "void"};
+const char *const plot_state_names[PLOT_STATES] = {"live",  "awaited",  "free", "busy",
+                                                   "stale", "poisoned", "void"};
 
 // One object of the snapshot and how messages call it.
 typedef struct place {

@@ -11,6 +11,7 @@ typedef enum plot_state {
     PLOT_STATE_AWAITED, // freed, still in use by a stream
     PLOT_STATE_FREE,    // mapped, not used
     PLOT_STATE_BUSY,    // being mapped or unmapped
+    PLOT_STATE_STALE,   // its pages have moved on
     PLOT_STATE_POISONED,
     PLOT_STATE_VOID, // not mapped
     PLOT_STATES,

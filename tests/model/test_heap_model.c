@@ -289,6 +289,12 @@ Test(heap_model, pages_do_not_move) {
     model_run(31, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "remap:off"});
 }
 
+Test(heap_model, pages_move_within_a_stream_at_once) {
+    for (uint64_t seed = 51; seed <= 52; seed++)
+        model_run(seed, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(192),
+                                                  .berm = "growth_handle:4M,remap:alias"});
+}
+
 Test(heap_model, old_driver) {
     model_run(41, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .lacks_ctx_event = 1});
 }

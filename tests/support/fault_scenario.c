@@ -179,6 +179,8 @@ const fault_scenario_t fault_scenarios[] = {
     {"first use", {.memory_bytes = BERM_MIB(64)}, scenario_first_use},
     {"growth", {.memory_bytes = BERM_MIB(256)}, scenario_growth},
     {"remap", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:4M"}, scenario_remap},
+    {"remap, alias", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:4M,remap:alias"}, scenario_remap},
+    {"giving back, alias", {.memory_bytes = BERM_MIB(192), .berm = "growth_handle:2M,remap:alias"}, scenario_giving_back},
     {"streams", {.memory_bytes = BERM_MIB(64)}, scenario_streams},
     {"streams, old driver", {.memory_bytes = BERM_MIB(64), .lacks_ctx_event = 1}, scenario_streams},
     {"giving back", {.memory_bytes = BERM_MIB(192)}, scenario_giving_back},

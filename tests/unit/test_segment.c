@@ -18,12 +18,14 @@ static gpu_fixture_t fixture;
 static berm_phys_t phys;
 static berm_addr_dir_t dir;
 static berm_node_slab_t nodes;
+static berm_aliased_t aliased;
 static berm_segment_t *segment;
 
 static void layers_begin(void) {
     gpu_fixture_begin(&fixture, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(64)});
     berm__phys_init(&phys, &fixture.gpu, LARGE * GRANULE);
     berm__node_slab_init(&nodes, sizeof(berm_range_t));
+    berm__aliased_init(&aliased);
     cr_assert(berm__addr_dir_init(&dir));
 }
 
@@ -99,7 +101,7 @@ Test(segment, maps_large_handles_first_with_one_set_access) {
     segment_begin();
     handles_make(2, 1);
     uint64_t set_access = simcuda_calls("cuMemSetAccess");
-    cr_assert(berm__segment_map(segment, 10, LARGE + 2, 1) == BERM_OK);
+    cr_assert(berm__segment_map(segment, 10, LARGE + 2, 1, &aliased) == BERM_OK);
     cr_assert(simcuda_calls("cuMemSetAccess") == set_access + 1);
     cr_assert(segment->handle_of[9] == NULL && segment->handle_of[16] == NULL);
     cr_assert(segment->handle_of[10]->granules == LARGE);
@@ -128,15 +130,15 @@ Test(segment, a_map_that_fails_is_undone) {
     handles_make(3, 0);
     for (uint64_t nth = 1; nth <= 3; nth++) {
         cr_assert(simcuda_fault_nth("cuMemMap", nth, 1, BERM_CU_UNKNOWN) == 0);
-        cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_DRIVER);
+        cr_assert(berm__segment_map(segment, 5, 3, 0, &aliased) == BERM_ERROR_DRIVER);
         simcuda_faults_clear();
         cr_assert(phys.stores[0].idle_small_count == 3 && segment->handle_of[5] == NULL);
         mappings_expect(0);
     }
     cr_assert(simcuda_fault_nth("cuMemSetAccess", 1, 1, BERM_CU_OUT_OF_MEMORY) == 0);
-    cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_CEILING);
+    cr_assert(berm__segment_map(segment, 5, 3, 0, &aliased) == BERM_ERROR_CEILING);
     cr_assert(simcuda_fault_nth("cuMemMap", 2, 1, BERM_CU_OUT_OF_MEMORY) == 0);
-    cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_CEILING);
+    cr_assert(berm__segment_map(segment, 5, 3, 0, &aliased) == BERM_ERROR_CEILING);
     mappings_expect(0);
     cr_assert(phys.stores[0].idle_small_count == 3);
     segment_end();
@@ -148,7 +150,7 @@ Test(segment, a_map_that_cannot_be_undone) {
     handles_make(3, 0);
     cr_assert(simcuda_fault_nth("cuMemMap", 3, 1, BERM_CU_UNKNOWN) == 0);
     cr_assert(simcuda_fault_nth("cuMemUnmap", 1, 1, BERM_CU_UNKNOWN) == 0);
-    cr_assert(berm__segment_map(segment, 5, 3, 0) == BERM_ERROR_CORRUPTION);
+    cr_assert(berm__segment_map(segment, 5, 3, 0, &aliased) == BERM_ERROR_CORRUPTION);
     cr_assert(phys.stores[0].idle_small_count == 1);
     cr_assert(segment->handle_of[5] != NULL && segment->handle_of[5]->segment == segment);
     cr_assert(segment->handle_of[7] == NULL);
@@ -160,7 +162,7 @@ Test(segment, a_map_that_cannot_be_undone) {
 Test(segment, an_unmap_that_fails_changes_nothing) {
     segment_begin();
     handles_make(2, 0);
-    cr_assert(berm__segment_map(segment, 0, 2, 0) == BERM_OK);
+    cr_assert(berm__segment_map(segment, 0, 2, 0, &aliased) == BERM_OK);
     cr_assert(simcuda_fault_nth("cuMemUnmap", 1, 1, BERM_CU_UNKNOWN) == 0);
     cr_assert(berm__segment_unmap(segment, 0, 2) == BERM_ERROR_DRIVER);
     cr_assert(segment->handle_of[0] != NULL && phys.stores[0].idle_small_count == 0);
@@ -184,9 +186,9 @@ static void whole_expect(uint64_t start_bytes, uint64_t size_bytes, uint64_t fir
 Test(segment, whole_handles_lie_inside_the_range) {
     segment_begin();
     handles_make(2, 0);
-    cr_assert(berm__segment_map(segment, 0, 2, 0) == BERM_OK);
+    cr_assert(berm__segment_map(segment, 0, 2, 0, &aliased) == BERM_OK);
     handles_make(1, 1);
-    cr_assert(berm__segment_map(segment, 2, LARGE + 1, 1) == BERM_OK);
+    cr_assert(berm__segment_map(segment, 2, LARGE + 1, 1, &aliased) == BERM_OK);
     whole_expect(0, 7 * GRANULE, 0, 7);
     whole_expect(512, 7 * GRANULE - 512, 1, 6);
     whole_expect(0, 7 * GRANULE - 512, 0, 6);
