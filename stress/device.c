@@ -315,6 +315,13 @@ stress_calls_t stress_device_calls(void) {
     return calls;
 }
 
+uint64_t stress_device_calls_all(void) {
+    if (device_state.is_simulated)
+        return device_state.sim.calls(NULL);
+    stress_calls_t calls = stress_device_calls();
+    return stress_calls_all(&calls);
+}
+
 uint64_t stress_device_driver_ns(void) {
     return device_state.is_simulated ? device_state.sim.driver_ns()
                                      : stress_driver_ns_of_wrappers();

@@ -112,6 +112,7 @@ const stress_driver_t *stress_driver_raw(void);
 // All driver calls so far of the process (simulated) or through stress_driver() (real), plus those
 // of the source.
 stress_calls_t stress_device_calls(void);
+uint64_t stress_device_calls_all(void); // the sum of them, in little time
 uint64_t stress_device_driver_ns(void); // time spent in them, waits apart where simulated
 // An allocator that calls a real driver by itself says here how to read its count; NULL ends it.
 void stress_device_source_set(void (*read)(stress_calls_t *calls));
