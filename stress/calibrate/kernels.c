@@ -2,17 +2,17 @@
 // Loads and launches the kernels of kernels.h; the PTX is in kernels_ptx.c.
 //
 // Locks: none; one thread. May fail: no such functions in the driver, a compiler in the driver that
-// refuses, no memory; `why` says which. Host memory: one small allocation for each launch on the
-// simulated device, freed when it has run; one that never runs is lost with the process.
+// refuses, no memory; `why` says which. On the simulated device at most HOST_KERNELS wait at a
+// time; one that never runs, as after a fault, keeps its place.
 #include "stress/calibrate/kernels.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
     BLOCKS = 32, // few enough that a kernel behind finds room, many enough to use several units
     THREADS = 256,
     DEPENDENT_CAPABILITY = 9,
+    HOST_KERNELS = 256,
 };
 
 static const char *const names[STRESS_KERNEL_COUNT] = {"berm_fill", "berm_check", "berm_fill_early",
@@ -21,11 +21,21 @@ static const char *const names[STRESS_KERNEL_COUNT] = {"berm_fill", "berm_check"
 // --- the simulated device ------------------------------------------------------------------------
 
 typedef struct host_kernel {
+    bool is_waiting;
     bool is_fill;
     uint32_t *words, *wrong;
     uint64_t count;
     uint32_t value;
 } host_kernel_t;
+
+static host_kernel_t host_kernels[HOST_KERNELS];
+
+static host_kernel_t *host_kernel_free(void) {
+    for (size_t i = 0; i < HOST_KERNELS; i++)
+        if (!host_kernels[i].is_waiting)
+            return &host_kernels[i];
+    return NULL;
+}
 
 static void host_kernel_run(void *argument) {
     host_kernel_t *k = argument;
@@ -36,15 +46,16 @@ static void host_kernel_run(void *argument) {
         else if (k->words[i] != wanted)
             ++*k->wrong;
     }
-    free(k);
+    k->is_waiting = false;
 }
 
 static int host_kernel_launch(stress_kernels_t *k, bool is_fill, berm_cu_stream_t stream,
                               uint64_t addr, uint64_t bytes, uint32_t value, uint64_t ns) {
-    host_kernel_t *kernel = malloc(sizeof *kernel);
+    host_kernel_t *kernel = host_kernel_free();
     if (kernel == NULL)
         return BERM_CU_OUT_OF_MEMORY;
-    *kernel = (host_kernel_t){.is_fill = is_fill,
+    *kernel = (host_kernel_t){.is_waiting = true,
+                              .is_fill = is_fill,
                               .words = (uint32_t *)(uintptr_t)addr,
                               .wrong = (uint32_t *)(uintptr_t)k->result_addr,
                               .count = bytes / sizeof(uint32_t),
@@ -53,8 +64,8 @@ static int host_kernel_launch(stress_kernels_t *k, bool is_fill, berm_cu_stream_
                                          {k->result_addr, sizeof(uint32_t), 1}};
     int result =
         stress_simcuda()->launch_fn(stream, ns, accesses, is_fill ? 1 : 2, host_kernel_run, kernel);
-    if (result != BERM_CU_SUCCESS)
-        free(kernel);
+    if (result != BERM_CU_SUCCESS) // else it may have run by now
+        kernel->is_waiting = false;
     return result;
 }
 
