@@ -53,7 +53,7 @@ static int host_kernel_launch(stress_kernels_t *k, bool is_fill, berm_cu_stream_
                               uint64_t addr, uint64_t bytes, uint32_t value, uint64_t ns) {
     host_kernel_t *kernel = host_kernel_free();
     if (kernel == NULL)
-        return BERM_CU_OUT_OF_MEMORY;
+        return BERM_CU_OUT_OF_MEMORY; // of places
     *kernel = (host_kernel_t){.is_waiting = true,
                               .is_fill = is_fill,
                               .words = (uint32_t *)(uintptr_t)addr,
@@ -62,11 +62,9 @@ static int host_kernel_launch(stress_kernels_t *k, bool is_fill, berm_cu_stream_
                               .value = value};
     const simcuda_access_t accesses[] = {{addr, bytes, is_fill ? 1 : 0},
                                          {k->result_addr, sizeof(uint32_t), 1}};
-    int result =
-        stress_simcuda()->launch_fn(stream, ns, accesses, is_fill ? 1 : 2, host_kernel_run, kernel);
-    if (result != BERM_CU_SUCCESS) // else it may have run by now
-        kernel->is_waiting = false;
-    return result;
+    // It may have run by now; and it may be queued even where the call fails.
+    return stress_simcuda()->launch_fn(stream, ns, accesses, is_fill ? 1 : 2, host_kernel_run,
+                                       kernel);
 }
 
 // --- hardware ------------------------------------------------------------------------------------
