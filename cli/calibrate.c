@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "stress/calibrate/calibrate.h"
+#include "stress/child.h"
 #include "stress/device.h"
 
 enum {
@@ -42,6 +43,7 @@ typedef struct calibrate_result {
     stress_calibrate_timing_t timing;
     stress_rule_result_t rules[STRESS_CALIBRATE_RULES_MAX];
     size_t rule_count, broken;
+    stress_alias_verdict_t alias;
 } calibrate_result_t;
 
 static int parse_option(calibrate_arguments_t *a, const char *command, int c) {
@@ -98,7 +100,7 @@ static int preset_write(calibrate_result_t *r, const char *command, const char *
     FILE *file = fopen(path, "w");
     if (file == NULL)
         return cli_fail(command, "%s: %s", path, strerror(errno));
-    stress_calibrate_write(file, &r->driver, &r->timing);
+    stress_calibrate_write(file, &r->driver, &r->timing, &r->alias);
     bool is_bad = ferror(file) != 0;
     if (fclose(file) != 0 || is_bad)
         return cli_fail(command, "%s: cannot be written: %s", path, strerror(errno));
@@ -161,7 +163,7 @@ static void print_text(calibrate_result_t *r, const calibrate_arguments_t *a) {
     (void)printf("\n");
     for (size_t i = 0; i < r->rule_count; i++)
         print_rule(&r->rules[i]);
-    (void)printf("\nremap:alias: not tested here\n");
+    (void)printf("\nremap:alias: %s: %s\n", stress_alias_name(r->alias.verdict), r->alias.why);
     if (r->broken == 0)
         (void)printf("every rule that berm needs holds\n");
     else
@@ -217,6 +219,8 @@ static void emit_rules(berm_emit_t *emit, const calibrate_result_t *r) {
     }
     berm__emit_array_end(emit);
     berm__emit_u64(emit, "broken", r->broken);
+    berm__emit_string(emit, "alias", stress_alias_name(r->alias.verdict));
+    berm__emit_string(emit, "alias_why", r->alias.why);
 }
 
 static void print_json(calibrate_result_t *r, const calibrate_arguments_t *a) {
@@ -253,12 +257,13 @@ static int calibrate_on_device(calibrate_result_t *r, const calibrate_arguments_
                                  sizeof error) != 0)
         return cli_fail(command, "%s", error);
     cli_progress_end();
-    if (a->out != NULL && preset_write(r, command, a->out) != CLI_OK)
-        return CLI_BAD;
     if (stress_calibrate_back(&r->driver, error, sizeof error) != 0)
         return cli_fail(command, "%s", error);
     r->rule_count = stress_calibrate_rules(&r->driver, r->rules);
     r->broken = stress_calibrate_broken(r->rules, r->rule_count);
+    stress_calibrate_alias(r->rules, r->rule_count, &r->alias);
+    if (a->out != NULL && preset_write(r, command, a->out) != CLI_OK)
+        return CLI_BAD;
     if (a->is_json)
         print_json(r, a);
     else
@@ -275,6 +280,9 @@ static int calibrate_run(int argc, char **argv) {
     char error[512] = "";
     if (stress_device_open(&a.device, error, sizeof error) != 0)
         return cli_fail(argv[0], "%s", error);
+    const char *question = stress_child_question();
+    if (question != NULL)
+        return stress_calibrate_answer(question);
     status = calibrate_on_device(&result, &a, argv[0]);
     stress_device_close();
     return status;
@@ -283,17 +291,19 @@ static int calibrate_run(int argc, char **argv) {
 const cli_command_t cli_calibrate = {
     .name = "calibrate",
     .summary = "measure a driver's costs and check its rules",
-    .help = "usage: berm calibrate [OPTION...]\n\n"
-            "Measures what each driver call that berm uses costs, per call, per mapping and per\n"
-            "MiB, and checks the rules of the driver that berm relies on. What could end the\n"
-            "process's context, as unmapping under running work, is not tested. The device should\n"
-            "be idle and have 544 MiB free. Exit status 1: a rule that berm needs is broken.\n\n"
-            "  --device cuda[:N]|sim  the system's device (default), or the simulated one\n"
-            "  --out FILE             write the costs there, for --latency of other commands\n"
-            "  --repeats N            times each call is measured, 1 to 10000 (100)\n"
-            "  --capacity BYTES       memory of the simulated device\n"
-            "  --latency fast|typical|slow|FILE\n"
-            "                         what calls cost on the simulated device\n"
-            "  --json                 one JSON object on standard output\n",
+    .help =
+        "usage: berm calibrate [OPTION...]\n\n"
+        "Measures what each driver call that berm uses costs, per call, per mapping and per\n"
+        "MiB, and checks the rules of the driver that berm relies on, and those that\n"
+        "remap:alias stands on. What could end a context, as unmapping under a running kernel,\n"
+        "is tried in processes of its own. The device should be idle and have 544 MiB free.\n"
+        "Exit status 1: a rule that berm needs is broken.\n\n"
+        "  --device cuda[:N]|sim  the system's device (default), or the simulated one\n"
+        "  --out FILE             write the costs there, for --latency of other commands\n"
+        "  --repeats N            times each call is measured, 1 to 10000 (100)\n"
+        "  --capacity BYTES       memory of the simulated device\n"
+        "  --latency fast|typical|slow|FILE\n"
+        "                         what calls cost on the simulated device\n"
+        "  --json                 one JSON object on standard output\n",
     .run = calibrate_run,
 };

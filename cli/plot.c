@@ -70,6 +70,7 @@ const cli_command_t cli_plot = {
     .help = "usage: berm plot FILE -o OUT.svg|OUT.html [OPTION...]\n\n"
             "Draws FILE, whose kind is found by content, as one file that needs no other:\n"
             "  a series of `berm replay --series`   live, allocated and reserved over events\n"
+            "                                       below, bytes moved and time in driver calls\n"
             "  a trace (see berm replay --help)     live bytes over events; nothing is replayed\n"
             "  a snapshot of berm_snapshot_write    a map of each segment: blocks, free and\n"
             "                                       unmapped memory, where handles meet\n\n"

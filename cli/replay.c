@@ -135,6 +135,11 @@ static int replay_run(int argc, char **argv) {
     return closed != CLI_OK ? closed : status;
 }
 
+#define SERIES_HELP                                                                                \
+    "  --series FILE        writes after every event, as CSV, live, allocated, active and\n"       \
+    "                       reserved bytes, and so far: moved bytes, driver calls, us in them;\n"  \
+    "                       one trace and one allocator\n"
+
 const cli_command_t cli_replay = {
     .name = "replay",
     .summary = "run traces through allocators on a device and report",
@@ -148,41 +153,38 @@ const cli_command_t cli_replay = {
                                     "is the default\n",
                                     "  --capacity BYTES     memory of the simulated device (24G, "
                                     "80GiB, ...); 80G\n",
-                                    "  --series FILE        writes live, allocated, active and "
-                                    "reserved bytes after every\n"
-                                    "                       event as CSV; one trace and one "
-                                    "allocator\n") "\nColumns:\n"
-                                                   "  peak live MiB        the most that the "
-                                                   "program had allocated at once, as requested\n"
-                                                   "  peak reserved MiB    the most that the "
-                                                   "allocator held from the driver\n"
-                                                   "  reserved/live        the second over the "
-                                                   "first; 1 is the least there can be\n"
-                                                   "  largest free MiB     the largest block that "
-                                                   "would need no driver call, when live was at\n"
-                                                   "                       its peak (--json has "
-                                                   "the end too)\n"
-                                                   "  moved MiB            memory that was given "
-                                                   "another address, without copying\n"
-                                                   "  driver calls, driver ms  calls of the driver "
-                                                   "and the time they took, waits apart; on the\n"
-                                                   "                       simulated device "
-                                                   "modelled by --latency. Mostly the first pass:\n"
-                                                   "                       --repeat 2 shows what a "
-                                                   "second one adds\n"
-                                                   "  host waits           times the allocator "
-                                                   "waited for the device\n"
-                                                   "  ns/op                mean host time of an "
-                                                   "alloc or a free, simulating the driver "
-                                                   "included\n"
-                                                   "  result               ok, or what is "
-                                                   "explained under the table\n"
-                                                   "\nThe JSON object holds what `berm replay` "
-                                                   "reports for one trace and one allocator; for\n"
-                                                   "several it is {\"results\": [...]}. Exit "
-                                                   "status 1: out of memory, a hazard, a leak or "
-                                                   "a\n"
-                                                   "failed check.\n",
+                                    SERIES_HELP) "\nColumns:\n"
+                                                 "  peak live MiB        the most that the "
+                                                 "program had allocated at once, as requested\n"
+                                                 "  peak reserved MiB    the most that the "
+                                                 "allocator held from the driver\n"
+                                                 "  reserved/live        the second over the "
+                                                 "first; 1 is the least there can be\n"
+                                                 "  largest free MiB     the largest block that "
+                                                 "would need no driver call, when live was at\n"
+                                                 "                       its peak (--json has "
+                                                 "the end too)\n"
+                                                 "  moved MiB            memory that was given "
+                                                 "another address, without copying\n"
+                                                 "  driver calls, driver ms  calls of the driver "
+                                                 "and the time they took, waits apart; on the\n"
+                                                 "                       simulated device "
+                                                 "modelled by --latency. Mostly the first pass:\n"
+                                                 "                       --repeat 2 shows what a "
+                                                 "second one adds\n"
+                                                 "  host waits           times the allocator "
+                                                 "waited for the device\n"
+                                                 "  ns/op                mean host time of an "
+                                                 "alloc or a free, simulating the driver "
+                                                 "included\n"
+                                                 "  result               ok, or what is "
+                                                 "explained under the table\n"
+                                                 "\nThe JSON object holds what `berm replay` "
+                                                 "reports for one trace and one allocator; for\n"
+                                                 "several it is {\"results\": [...]}. Exit "
+                                                 "status 1: out of memory, a hazard, a leak or "
+                                                 "a\n"
+                                                 "failed check.\n",
     .help_more = cli_run_help_allocators,
     .run = replay_run,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the command again for one replay and takes its result over a pipe: see child.h.
+// Starts the command again for one replay, or for one question, and takes its result over a pipe:
+// see child.h.
 //
 // The answer is an answer_t, then the repeats: both ends are the same program, so structures go as
 // they are, and the parent puts its own pointers in.
@@ -20,6 +21,7 @@
 #define ENV_TRACE     "BERM_CHILD_TRACE"
 #define ENV_ALLOCATOR "BERM_CHILD_ALLOCATOR"
 #define ENV_CAPACITY  "BERM_CHILD_CAPACITY"
+#define ENV_QUESTION  "BERM_CHILD_QUESTION"
 
 typedef struct answer {
     int status;
@@ -82,6 +84,14 @@ int stress_child_answer(int status, const stress_replay_result_t *result, const 
     return is_written ? 0 : -1;
 }
 
+const char *stress_child_question(void) {
+    return child_fd() < 0 ? NULL : getenv(ENV_QUESTION);
+}
+
+int stress_child_reply(const void *answer, size_t bytes) {
+    return write_all(child_fd(), answer, bytes) ? 0 : -1;
+}
+
 // --- the parent ----------------------------------------------------------------------------------
 
 static bool read_all(int fd, void *data, size_t bytes) {
@@ -98,18 +108,25 @@ static bool read_all(int fd, void *data, size_t bytes) {
     return true;
 }
 
-static void child_exec(int fd, const trace_t *trace, const stress_replay_options_t *options) {
-    char fd_text[16], capacity_text[32];
+// After fork; what the child is for is in the environment already.
+static void child_exec(int fd) {
+    char fd_text[16];
     (void)snprintf(fd_text, sizeof fd_text, "%d", fd);
-    (void)snprintf(capacity_text, sizeof capacity_text, "%" PRIu64, options->capacity_bytes);
     (void)setenv(ENV_FD, fd_text, 1);
-    (void)setenv(ENV_TRACE, trace->path, 1);
-    (void)setenv(ENV_ALLOCATOR, options->ops->name, 1);
-    (void)setenv(ENV_CAPACITY, capacity_text, 1);
     // What it prints must not mix with the parent's report.
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     (void)execv("/proc/self/exe", command);
     _exit(127);
+}
+
+static void child_exec_replay(int fd, const trace_t *trace,
+                              const stress_replay_options_t *options) {
+    char capacity_text[32];
+    (void)snprintf(capacity_text, sizeof capacity_text, "%" PRIu64, options->capacity_bytes);
+    (void)setenv(ENV_TRACE, trace->path, 1);
+    (void)setenv(ENV_ALLOCATOR, options->ops->name, 1);
+    (void)setenv(ENV_CAPACITY, capacity_text, 1);
+    child_exec(fd);
 }
 
 static bool child_read(int fd, stress_replay_result_t *result, answer_t *answer) {
@@ -155,7 +172,7 @@ int stress_child_replay(const trace_t *trace, const stress_replay_options_t *opt
     pid_t pid = fork();
     if (pid == 0) {
         (void)close(fds[0]);
-        child_exec(fds[1], trace, options);
+        child_exec_replay(fds[1], trace, options);
     }
     (void)close(fds[1]);
     int status = -1;
@@ -175,4 +192,32 @@ int stress_child_replay(const trace_t *trace, const stress_replay_options_t *opt
         stress_replay_result_destroy(result);
     free(answer);
     return status;
+}
+
+stress_child_end_t stress_child_ask(const char *question, void *answer, size_t bytes, char *error,
+                                    size_t error_capacity) {
+    int fds[2] = {-1, -1};
+    if (command == NULL || pipe(fds) != 0) {
+        (void)snprintf(error, error_capacity, "no process of its own can be started for it");
+        return STRESS_CHILD_NOT_STARTED;
+    }
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(fds[0]);
+        (void)setenv(ENV_QUESTION, question, 1);
+        child_exec(fds[1]);
+    }
+    (void)close(fds[1]);
+    stress_child_end_t end = STRESS_CHILD_NOT_STARTED;
+    if (pid < 0) {
+        (void)snprintf(error, error_capacity, "fork: %s", strerror(errno));
+    } else {
+        bool is_read = read_all(fds[0], answer, bytes);
+        char ignored[1];
+        (void)child_end(pid, question, is_read ? ignored : error, is_read ? 0 : error_capacity);
+        end = is_read ? STRESS_CHILD_ANSWERED : STRESS_CHILD_SILENT;
+    }
+    (void)close(fds[0]);
+    return end;
 }

@@ -98,6 +98,7 @@ static int device_simcuda_load(void *library, stress_simcuda_t *s, char *error,
         {"simcuda_driver_ns", &s->driver_ns},
         {"simcuda_wait_ns", &s->wait_ns},
         {"simcuda_launch", &s->launch},
+        {"simcuda_launch_fn", &s->launch_fn},
         {"simcuda_gate", &s->gate},
         {"simcuda_gate_open", &s->gate_open},
         {"simcuda_hazard_count", &s->hazard_count},
@@ -228,6 +229,12 @@ static int device_sim_configure(const stress_device_options_t *options, char *er
     simcuda_config_t *config = &device_state.config;
     device_state.sim.config_default(config);
     config->is_strict = options->is_strict ? 1 : 0;
+    config->is_backed = options->is_backed ? 1 : 0;
+    config->drains_map = options->drains_map ? 1 : 0;
+    config->faults_page_edits = options->faults_page_edits ? 1 : 0;
+    config->pdl_overlap_ns = options->pdl_overlap_ns;
+    if (options->granule_bytes != 0)
+        config->granule_bytes = options->granule_bytes;
     if (options->capacity_bytes != 0)
         config->memory_bytes =
             options->capacity_bytes / config->granule_bytes * config->granule_bytes;
@@ -306,6 +313,13 @@ stress_calls_t stress_device_calls(void) {
             calls.of[i] += own.of[i];
     }
     return calls;
+}
+
+uint64_t stress_device_calls_all(void) {
+    if (device_state.is_simulated)
+        return device_state.sim.calls(NULL);
+    stress_calls_t calls = stress_device_calls();
+    return stress_calls_all(&calls);
 }
 
 uint64_t stress_device_driver_ns(void) {

@@ -65,6 +65,8 @@ typedef struct stress_simcuda {
     uint64_t (*wait_ns)(void);
     int (*launch)(void *stream, uint64_t duration_ns, const simcuda_access_t *accesses,
                   size_t count);
+    int (*launch_fn)(void *stream, uint64_t duration_ns, const simcuda_access_t *accesses,
+                     size_t count, simcuda_kernel_fn fn, void *arg);
     int (*gate)(void *stream, const simcuda_access_t *accesses, size_t count, uint64_t *gate);
     int (*gate_open)(uint64_t gate);
     uint64_t (*hazard_count)(void);
@@ -78,6 +80,10 @@ typedef struct stress_device_options {
     uint64_t capacity_bytes; // of the simulated device; 0: its default
     const char *latency; // "fast", "typical", "slow" or a file (stress/latency.h); NULL: typical
     bool is_strict;      // the first hazard aborts
+    // Switches of the simulated device, as simcuda.h has them.
+    bool is_backed, drains_map, faults_page_edits;
+    uint64_t pdl_overlap_ns;
+    uint64_t granule_bytes; // 0: its default
 } stress_device_options_t;
 
 // Loads the driver and makes the device's primary context current. 0, or -1 with a line in `error`.
@@ -106,6 +112,7 @@ const stress_driver_t *stress_driver_raw(void);
 // All driver calls so far of the process (simulated) or through stress_driver() (real), plus those
 // of the source.
 stress_calls_t stress_device_calls(void);
+uint64_t stress_device_calls_all(void); // the sum of them, in little time
 uint64_t stress_device_driver_ns(void); // time spent in them, waits apart where simulated
 // An allocator that calls a real driver by itself says here how to read its count; NULL ends it.
 void stress_device_source_set(void (*read)(stress_calls_t *calls));

@@ -306,9 +306,21 @@ static bool replay_hazard_came(replay_t *r, uint64_t event) {
 
 // --- series --------------------------------------------------------------------------------------
 
+// As replay_spent, of which this is a part that costs little to ask for.
+static uint64_t replay_calls_all(const replay_t *r) {
+    stress_work_own_t own = stress_work_own(r->work);
+    return stress_device_calls_all() - stress_calls_all(&own.calls) -
+           stress_calls_all(&r->base_spent.calls);
+}
+
+static uint64_t replay_driver_ns(const replay_t *r) {
+    return stress_device_driver_ns() - stress_work_own(r->work).driver_ns - r->base_spent.driver_ns;
+}
+
 static void replay_series_begin(const replay_t *r) {
     if (r->options->series != NULL)
-        (void)fputs("repeat,event,live_bytes,allocated_bytes,active_bytes,reserved_bytes\n",
+        (void)fputs("repeat,event,live_bytes,allocated_bytes,active_bytes,reserved_bytes,"
+                    "moved_bytes,driver_calls,driver_us\n",
                     r->options->series);
 }
 
@@ -316,9 +328,11 @@ static void replay_series_write(const replay_t *r, uint32_t repeat, uint64_t eve
     stress_figures_t figures;
     r->ops->figures(r->allocator, &figures);
     (void)fprintf(r->options->series,
-                  "%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+                  "%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                  ",%" PRIu64 ",%" PRIu64 "\n",
                   repeat, event, r->live_bytes, figures.allocated_bytes, figures.active_bytes,
-                  figures.reserved_bytes);
+                  figures.reserved_bytes, figures.moved_bytes, replay_calls_all(r),
+                  replay_driver_ns(r) / 1000);
 }
 
 // --- repeats -------------------------------------------------------------------------------------

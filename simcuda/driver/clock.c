@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's virtual clock and what calls cost. Streams have times of their own (queue.c).
 //
+// With is_realtime the host's clock is at least the real time since the device was made, and where
+// a call has moved it ahead (a cost, a wait) the call sleeps before it returns; costs of less than
+// REAL_SLACK_NS add up first.
+//
 // Bound: O(1). The clock only moves forward; it stops at 2^63 ns (292 years). Locks: the state's.
 //
 // The presets. Each figure, its source and how sure it is: docs/simcuda.md.
+#include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "sim.h"
+
+enum {
+    REAL_SLACK_NS = 200000,
+};
 
 #define CLOCK_MAX_NS (UINT64_C(1) << 63)
 
@@ -90,17 +100,56 @@ void sim_wait_until(uint64_t ns) {
     sim.now_ns = ns;
 }
 
+// --- the real clock ------------------------------------------------------------------------------
+
+static uint64_t real_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_real_start(void) {
+    if (sim.config.is_realtime)
+        sim.real_start_ns = real_ns();
+}
+
+void sim_real_follow(void) {
+    if (BERM_LIKELY(!sim.config.is_realtime))
+        return;
+    sim.now_ns = berm__max_u64(sim.now_ns, real_ns() - sim.real_start_ns);
+}
+
+uint64_t sim_real_target(void) {
+    if (BERM_LIKELY(!sim.config.is_realtime))
+        return 0;
+    uint64_t target_ns = sim_time_add(sim.now_ns, sim.real_start_ns);
+    return target_ns > real_ns() + REAL_SLACK_NS ? target_ns : 0;
+}
+
+void sim_real_sleep(uint64_t target_ns) {
+    struct timespec until = {(time_t)(target_ns / 1000000000u), (long)(target_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+    }
+}
+
+// --- simcuda.h -----------------------------------------------------------------------------------
+
 uint64_t simcuda_now_ns(void) {
     if (!sim_lock())
         return 0;
+    sim_real_follow();
     uint64_t ns = sim.now_ns;
-    sim_unlock();
+    if (sim.config.is_realtime)
+        (void)sim_leave(BERM_CU_SUCCESS); // asking has moved the clock
+    else
+        sim_unlock();
     return ns;
 }
 
 void simcuda_advance_ns(uint64_t ns) {
     if (!sim_lock())
         return;
+    sim_real_follow();
     sim.now_ns = clock_add(sim.now_ns, ns);
     (void)sim_leave(BERM_CU_SUCCESS);
 }

@@ -102,6 +102,7 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
     ok = read_int("SIMCUDA_VMM", 0, 1, &config->has_vmm) && ok;
     ok = read_int("SIMCUDA_BACKED", 0, 1, &config->is_backed) && ok;
+    ok = read_int("SIMCUDA_REALTIME", 0, 1, &config->is_realtime) && ok;
     ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;
     return read_bytes("SIMCUDA_OUTSIDE", 0, config->memory_bytes, &config->outside_bytes) && ok;
 }

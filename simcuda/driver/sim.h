@@ -301,6 +301,7 @@ typedef struct sim_state {
     bool is_ready, is_init;
     bool is_env_bad;
     uint64_t now_ns, driver_ns, wait_ns;
+    uint64_t real_start_ns; // with is_realtime: the real time at which the host's clock was 0
     sim_device_t devices[SIMCUDA_DEVICE_MAX];
     simcuda_ledger_t ledgers[SIM_LEDGERS];
     simcuda_ledger_t ledger_all;
@@ -369,6 +370,13 @@ static inline uint64_t sim_id_next(void) {
 void sim_charge(const simcuda_cost_t *cost, uint64_t mappings, uint64_t bytes);
 void sim_wait_until(uint64_t ns);
 uint64_t sim_time_add(uint64_t ns, uint64_t more); // stops at the end of time
+// With is_realtime; nothing happens without. The first is for calls that end in sim_leave, so that
+// what has become due is done; the second is the real time at which the host's clock is reached,
+// 0 where that is past or near; the third sleeps until then, without the lock.
+void sim_real_start(void);
+void sim_real_follow(void);
+uint64_t sim_real_target(void);
+void sim_real_sleep(uint64_t target_ns);
 
 // --- faults.c ------------------------------------------------------------------------------------
 

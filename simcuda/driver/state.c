@@ -150,7 +150,17 @@ int sim_enter(sim_fn_t fn) {
     if (!sim_lock())
         return sim_thread.is_in_kernel ? BERM_CU_NOT_PERMITTED : BERM_CU_NOT_INITIALIZED;
     sim.calls[fn]++;
+    sim_real_follow();
     return enter_check(fn);
+}
+
+// What is due by now is done, and the lock given back. The time to sleep until, or 0.
+static uint64_t leave_unlock(const sim_callback_t *callback) {
+    if (callback == NULL)
+        sim_effects_run();
+    uint64_t target_ns = sim_real_target();
+    sim_unlock();
+    return target_ns;
 }
 
 int sim_leave(int result) {
@@ -160,9 +170,7 @@ int sim_leave(int result) {
     sim_callback_t *callback = NULL;
     if (!berm__list_is_empty(&sim.callbacks) && !sim_thread.is_in_callback)
         callback = sim_callback_take();
-    if (callback == NULL)
-        sim_effects_run();
-    sim_unlock();
+    uint64_t target_ns = leave_unlock(callback);
     while (callback != NULL) {
         sim_thread.is_in_callback = true;
         callback->fn(callback->data);
@@ -171,10 +179,10 @@ int sim_leave(int result) {
         if (!sim_lock())
             break;
         callback = sim_callback_take();
-        if (callback == NULL)
-            sim_effects_run();
-        sim_unlock();
+        target_ns = leave_unlock(callback);
     }
+    if (BERM_UNLIKELY(target_ns != 0))
+        sim_real_sleep(target_ns);
     return result;
 }
 
@@ -208,6 +216,7 @@ bool sim_state_make(const simcuda_config_t *config) {
     simcuda_config_t copy = *config; // it may be the state's own
     state_empty();
     sim.config = copy;
+    sim_real_start();
     sim.addresses = (sim_space_t){.base = SIM_ADDRESS_BASE,
                                   .next = SIM_ADDRESS_BASE,
                                   .end = SIM_ADDRESS_BASE + SIM_ADDRESS_BYTES};

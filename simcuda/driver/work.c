@@ -71,6 +71,7 @@ int sim_work_launch(sim_stream_t *stream, sim_issue_t *issue, const simcuda_acce
 
 // The stream a kernel may be launched on: one of the current context, which has no sticky error.
 static sim_stream_t *launch_stream(void *handle, int *result) {
+    sim_real_follow();
     *result = BERM_CU_NOT_INITIALIZED;
     if (!sim.is_init)
         return NULL;
@@ -145,6 +146,7 @@ int simcuda_gate_open(uint64_t number) {
     int result = BERM_CU_INVALID_VALUE;
     if (!sim_lock())
         return BERM_CU_NOT_INITIALIZED;
+    sim_real_follow();
     for (berm_list_t *at = sim.gates.next; at != &sim.gates; at = at->next) {
         sim_gate_t *gate = BERM_CONTAINER_OF(at, sim_gate_t, node);
         if (gate->number != number)

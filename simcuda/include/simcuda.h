@@ -10,7 +10,7 @@
 // TIME is virtual, in nanoseconds from 0. Every driver call moves the host's clock forward by what
 // the preset says; each stream is a queue of modelled work with its own time. A call that waits
 // moves the host's clock to the end of what it waits for. Nothing ever sleeps, and the same calls
-// give the same times.
+// give the same times. The realtime switch, for demos, gives that up: see is_realtime.
 //
 // HAZARDS are uses of memory that real hardware lets pass in silence: each is recorded with both
 // sides. In strict mode the first one is printed and aborts the process.
@@ -72,6 +72,7 @@ typedef struct simcuda_config {
     uint64_t stale_map_ns;   // a fresh mapping reads stale zeros for this long (gfx12); 0
     uint64_t pdl_overlap_ns; // a kernel starts up to this long before the kernel before it ends; 0
     int is_backed;           // 1: memory has contents, and kernels are host functions (see below)
+    int is_realtime;         // 1: the host's clock follows the real one, and waits really wait
     simcuda_costs_t costs;
 } simcuda_config_t;
 
@@ -81,15 +82,15 @@ void simcuda_config_default(simcuda_config_t *config);
 // Destroys all device state (contexts, memory, streams, ledger, hazards, faults, clock) and makes a
 // new one. NULL is the default. Before the first reset the environment decides, where set:
 // SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset or a
-// file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_PDL_OVERLAP_NS.
-// Returns 0, or -1: with nothing changed when a value is out of range, without a device when the
-// host has no memory (or, backed, no addresses) for it.
+// file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_REALTIME,
+// SIMCUDA_PDL_OVERLAP_NS. Returns 0, or -1: with nothing changed when a value is out of range,
+// without a device when the host has no memory (or, backed, no addresses) for it.
 int simcuda_reset(const simcuda_config_t *config);
 
 // --- time ------------------------------------------------------------------------------------
 
 uint64_t simcuda_now_ns(void);        // the host's clock
-void simcuda_advance_ns(uint64_t ns); // the host computes for a while
+void simcuda_advance_ns(uint64_t ns); // the host computes for a while; sleeps with is_realtime
 uint64_t simcuda_driver_ns(void);     // host time spent in driver calls so far, waits apart
 uint64_t simcuda_wait_ns(void);       // host time spent waiting for the device so far
 

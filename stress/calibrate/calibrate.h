@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "stress/calibrate/module_abi.h"
 #include "stress/device.h"
 
 enum {
@@ -15,6 +16,15 @@ enum {
     STRESS_CALIBRATE_CALLS = 15,
     STRESS_CALIBRATE_RULES_MAX = 40,
 };
+
+// For kernels; NULL where the driver has not got them.
+typedef struct stress_module_calls {
+    stress_cu_module_load_data_fn load_data;
+    stress_cu_module_get_function_fn get_function;
+    stress_cu_module_unload_fn unload;
+    stress_cu_launch_kernel_fn launch;
+    stress_cu_launch_kernel_ex_fn launch_ex;
+} stress_module_calls_t;
 
 // Functions that only the checks use, which stress_driver_t has not.
 typedef struct stress_calibrate_driver {
@@ -31,7 +41,10 @@ typedef struct stress_calibrate_driver {
     int version;         // as cuDriverGetVersion: 13000 for 13.0
     uint64_t unit_bytes; // the granule, and at least 2 MiB
     uint64_t granule_bytes;
-    bool is_backed; // memory has contents
+    bool is_backed;   // memory has contents
+    bool has_modules; // kernels are PTX; else host functions of the simulated device
+    int capability_major;
+    stress_module_calls_t module;
 } stress_calibrate_driver_t;
 
 // After stress_device_open. 0, or -1 with a line in `error`.
@@ -67,9 +80,8 @@ void stress_calibrate_fit(stress_calibrate_timing_t *timing);
 const char *stress_calibrate_call_name(int index);     // "reserve"; NULL past the last
 const char *stress_calibrate_call_function(int index); // "cuMemAddressReserve"
 simcuda_cost_t *stress_calibrate_cost(simcuda_costs_t *costs, int index);
-// The latency file: what it is in comments, then every cost.
-void stress_calibrate_write(FILE *file, const stress_calibrate_driver_t *driver,
-                            stress_calibrate_timing_t *timing);
+// The clock that costs are measured with: the simulated device's, or the real one.
+uint64_t stress_calibrate_now_ns(void);
 
 // --- rules -----------------------------------------------------------------------------------
 
@@ -89,10 +101,31 @@ typedef struct stress_rule_result {
 } stress_rule_result_t;
 
 const char *stress_verdict_name(stress_verdict_t verdict); // "ok", "differs", "not tested"
-// Checks all rules and returns how many there are; `results` has STRESS_CALIBRATE_RULES_MAX.
+// Checks all rules and returns how many there are; `results` has STRESS_CALIBRATE_RULES_MAX. Rules
+// with kernels may end their context, so each runs in a process of its own (stress_child_ask).
 size_t stress_calibrate_rules(const stress_calibrate_driver_t *driver,
                               stress_rule_result_t *results);
+// One of them, in this process. False where there is none of that name.
+bool stress_calibrate_rule(const stress_calibrate_driver_t *driver, const char *name,
+                           stress_rule_result_t *result);
+// In a process that was started for one rule: checks it and answers. The process's exit status.
+int stress_calibrate_answer(const char *question);
 // Of those: needed and broken.
 size_t stress_calibrate_broken(const stress_rule_result_t *results, size_t count);
+
+// Whether remap:alias may be used on this device with this driver: OK when every rule that it
+// stands on holds, DIFFERS when one is broken, NOT_TESTED when one could not be tested.
+typedef struct stress_alias_verdict {
+    stress_verdict_t verdict;
+    char why[200];
+} stress_alias_verdict_t;
+
+void stress_calibrate_alias(const stress_rule_result_t *results, size_t count,
+                            stress_alias_verdict_t *alias);
+const char *stress_alias_name(stress_verdict_t verdict); // "passed", "failed", "not run"
+
+// The latency file: what it is and the verdict on aliases in comments, then every cost.
+void stress_calibrate_write(FILE *file, const stress_calibrate_driver_t *driver,
+                            stress_calibrate_timing_t *timing, const stress_alias_verdict_t *alias);
 
 #endif

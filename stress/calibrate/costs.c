@@ -95,7 +95,8 @@ void stress_calibrate_fit(stress_calibrate_timing_t *timing) {
 }
 
 void stress_calibrate_write(FILE *file, const stress_calibrate_driver_t *driver,
-                            stress_calibrate_timing_t *timing) {
+                            stress_calibrate_timing_t *timing,
+                            const stress_alias_verdict_t *alias) {
     char date[32] = "unknown";
     time_t now = time(NULL);
     struct tm parts;
@@ -106,9 +107,11 @@ void stress_calibrate_write(FILE *file, const stress_calibrate_driver_t *driver,
                   "# device: %s%s\n"
                   "# driver: CUDA %d.%d\n"
                   "# date: %s\n"
-                  "# medians of %u repeats\n",
+                  "# medians of %u repeats\n"
+                  "# alias: %s: %s\n",
                   driver->name, stress_device_is_simulated() ? " (simulated)" : "",
-                  driver->version / 1000, driver->version % 1000 / 10, date, timing->repeats);
+                  driver->version / 1000, driver->version % 1000 / 10, date, timing->repeats,
+                  stress_alias_name(alias->verdict), alias->why);
     for (int i = 0; i < STRESS_CALIBRATE_CALLS; i++) {
         const simcuda_cost_t *cost = stress_calibrate_cost(&timing->costs, i);
         (void)fprintf(file, "%s.base_ns=%llu\n", calls[i].name, (unsigned long long)cost->base_ns);

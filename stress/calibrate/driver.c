@@ -12,6 +12,29 @@
 #define UNIT_LEAST   (UINT64_C(2) << 20)
 #define BACKED_BYTES (UINT64_C(256) << 20)
 
+// What is absent stays NULL. The simulated device has none of these and runs host functions.
+static void modules_find(stress_calibrate_driver_t *c, void *library) {
+    const struct {
+        const char *name;
+        void *function;
+    } symbols[] = {
+        {"cuModuleLoadData", &c->module.load_data},
+        {"cuModuleGetFunction", &c->module.get_function},
+        {"cuModuleUnload", &c->module.unload},
+        {"cuLaunchKernel", &c->module.launch},
+        {"cuLaunchKernelEx", &c->module.launch_ex},
+    };
+    char ignored[128];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(symbols); i++)
+        (void)stress_device_symbol(library, symbols[i].name, symbols[i].function, ignored,
+                                   sizeof ignored);
+    c->has_modules = !stress_device_is_simulated();
+    berm_cu_device_get_attribute_fn attribute = NULL;
+    if (stress_device_symbol(library, "cuDeviceGetAttribute", &attribute, ignored, sizeof ignored))
+        (void)attribute(&c->capability_major, BERM_CU_ATTR_COMPUTE_CAPABILITY_MAJOR,
+                        stress_device_ordinal());
+}
+
 // The library is loaded already; the loader finds it by its SONAME, the simulated one too.
 static int functions_find(stress_calibrate_driver_t *c, char *error, size_t error_capacity) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -33,6 +56,8 @@ static int functions_find(stress_calibrate_driver_t *c, char *error, size_t erro
     for (size_t i = 0; ok && i < BERM_ARRAY_LENGTH(symbols); i++)
         ok = stress_device_symbol(library, symbols[i].name, symbols[i].function, error,
                                   error_capacity);
+    if (ok)
+        modules_find(c, library);
     (void)dlclose(library);
     return ok ? 0 : -1;
 }

@@ -3,7 +3,7 @@
 #ifndef STRESS_CALIBRATE_RULES_H
 #define STRESS_CALIBRATE_RULES_H
 
-#include "stress/calibrate/calibrate.h"
+#include "stress/calibrate/kernels.h"
 
 enum {
     STRESS_PLACE_UNITS = 8,    // reserved addresses
@@ -29,8 +29,10 @@ typedef struct stress_place {
         uint64_t addr, bytes;
     } mappings[STRESS_PLACE_MAPPINGS];
     size_t mapping_count;
-    bool is_wrong;   // the calls' results were right, what they did was not
-    char detail[96]; // what, or empty
+    stress_kernels_t kernels; // of rules with kernels
+    bool is_wrong;            // the calls' results were right, what they did was not
+    bool is_untested;         // it turned out that the rule cannot be tested here
+    char detail[96];          // what, or empty
 } stress_place_t;
 
 // What rules.c checks, in the order of the output: the first refuse, the others work.
@@ -38,12 +40,20 @@ typedef struct stress_rule {
     const char *name, *text;
     bool is_needed;
     int wanted;
-    int (*check)(stress_place_t *place); // NULL: not tested, `why` says why
-    const char *why;
+    int (*check)(stress_place_t *place);
 } stress_rule_t;
 
-extern const stress_rule_t stress_rules_of_arguments[], stress_rules_of_memory[];
-extern const size_t stress_rules_of_arguments_count, stress_rules_of_memory_count;
+extern const stress_rule_t stress_rules_of_arguments[], stress_rules_of_memory[],
+    stress_rules_of_kernels[];
+extern const size_t stress_rules_of_arguments_count, stress_rules_of_memory_count,
+    stress_rules_of_kernels_count;
+
+// Runs `call` unless an earlier one has failed.
+#define STRESS_THEN(result, call)                                                                  \
+    do {                                                                                           \
+        if ((result) == BERM_CU_SUCCESS)                                                           \
+            (result) = (call);                                                                     \
+    } while (0)
 
 // The address of a unit.
 uint64_t stress_place_at(const stress_place_t *place, unsigned unit);

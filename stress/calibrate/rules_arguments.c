@@ -135,11 +135,11 @@ static int free_mapped(stress_place_t *p) {
 }
 
 #define REFUSED(name, text)                                                                        \
-    { #name, text, false, BERM_CU_INVALID_VALUE, name, NULL }
+    { #name, text, false, BERM_CU_INVALID_VALUE, name }
 
 const stress_rule_t stress_rules_of_arguments[] = {
     {"create_beyond", "cuMemCreate of more than the device has is out of memory", true,
-     BERM_CU_OUT_OF_MEMORY, create_beyond, NULL},
+     BERM_CU_OUT_OF_MEMORY, create_beyond},
     REFUSED(create_size, "cuMemCreate of a size that is no multiple of the granule is refused"),
     REFUSED(create_zero, "cuMemCreate of 0 bytes is refused"),
     REFUSED(create_flags, "cuMemCreate with flags is refused"),
@@ -153,7 +153,7 @@ const stress_rule_t stress_rules_of_arguments[] = {
     REFUSED(access_hole, "cuMemSetAccess over a hole is refused"),
     REFUSED(access_part, "cuMemSetAccess over a part of a mapping is refused"),
     {"access_device", "cuMemSetAccess for a device that is not there is refused", false,
-     BERM_CU_INVALID_DEVICE, access_device, NULL},
+     BERM_CU_INVALID_DEVICE, access_device},
     REFUSED(unmap_hole, "cuMemUnmap of what is not mapped is refused"),
     REFUSED(unmap_part, "cuMemUnmap of a part of a mapping is refused"),
     REFUSED(free_size, "cuMemAddressFree of another size than was reserved is refused"),

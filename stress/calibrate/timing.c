@@ -55,7 +55,7 @@ typedef struct session {
     int result;
 } session_t;
 
-static uint64_t now_ns(void) {
+uint64_t stress_calibrate_now_ns(void) {
     const stress_simcuda_t *sim = stress_simcuda();
     if (sim != NULL)
         return sim->now_ns();
@@ -73,8 +73,8 @@ static int compare_u64(const void *a, const void *b) {
 static uint64_t clock_cost_ns(void) {
     uint64_t apart[101];
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(apart); i++) {
-        uint64_t start = now_ns();
-        apart[i] = now_ns() - start;
+        uint64_t start = stress_calibrate_now_ns();
+        apart[i] = stress_calibrate_now_ns() - start;
     }
     qsort(apart, BERM_ARRAY_LENGTH(apart), sizeof apart[0], compare_u64);
     return apart[BERM_ARRAY_LENGTH(apart) / 2];
@@ -112,9 +112,9 @@ static bool check(session_t *s, const char *function, int result) {
 // Makes a call, notes its time, and is false when it fails.
 #define TIMED(ok, s, call, mappings, bytes, expression)                                            \
     do {                                                                                           \
-        uint64_t timed_start_ = now_ns();                                                          \
+        uint64_t timed_start_ = stress_calibrate_now_ns();                                         \
         int timed_result_ = (expression);                                                          \
-        uint64_t timed_ns_ = now_ns() - timed_start_;                                              \
+        uint64_t timed_ns_ = stress_calibrate_now_ns() - timed_start_;                             \
         (ok) = check(s, stress_calibrate_call_function(call), timed_result_);                      \
         if (ok)                                                                                    \
             sample(s, call, mappings, bytes, timed_ns_);                                           \

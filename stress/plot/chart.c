@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws memory over events: axes, a line for each figure, its peak, and tooltips.
+// Draws memory over events: a line for each figure, its peak, and tooltips; what it cost below, by
+// costs.c, where the series says.
 //
 //   y  30 title, 52 peaks, 74 legend
 //      96 to 400 drawing, then ticks of events
 //
-// Bounds: POINTS_MAX points a line and HOVER_COLUMNS tooltips, however long the series is.
+// Bounds: as panel.c.
 // Locks: none. May fail: on writes only, for which the caller looks.
 #include <inttypes.h>
 #include <string.h>
 
-#include "stress/plot/scale.h"
+#include "stress/plot/panel.h"
 #include "stress/plot/series.h"
 
 enum {
-    POINTS_MAX = 2000,
-    HOVER_COLUMNS = 120,
     TOP = 96,
     BOTTOM = 400,
     HEIGHT = 452,
@@ -25,7 +24,7 @@ static const char *const line_names[PLOT_LINES] = {"live", "allocated", "reserve
 typedef struct chart {
     const plot_series_t *series;
     plot_svg_t svg;
-    plot_ticks_t x_ticks, y_ticks;
+    plot_panel_t panel;
     size_t peaks[PLOT_LINES]; // where each line is first at its greatest
 } chart_t;
 
@@ -33,13 +32,8 @@ static uint64_t peak_bytes(const chart_t *c, int line) {
     return c->series->values[line][c->peaks[line]];
 }
 
-static double x_of(const chart_t *c, double index) {
-    double last = c->series->count > 1 ? (double)(c->series->count - 1) : 1;
-    return PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * index / last;
-}
-
 static double y_of(const chart_t *c, double bytes) {
-    return BOTTOM - (BOTTOM - TOP) * bytes / plot_ticks_top(&c->y_ticks);
+    return plot_panel_y(&c->panel, &c->panel.ticks, bytes);
 }
 
 static void find_peaks(chart_t *c) {
@@ -53,61 +47,33 @@ static void find_peaks(chart_t *c) {
                 c->peaks[line] = i;
         largest = peak_bytes(c, line) > largest ? peak_bytes(c, line) : largest;
     }
-    c->y_ticks = plot_ticks_bytes(largest);
-    c->x_ticks = plot_ticks_count(c->series->count - 1);
-}
-
-static void draw_axes(chart_t *c) {
-    char text[PLOT_TEXT_CAPACITY];
-    for (unsigned i = 0; i <= c->y_ticks.count; i++) {
-        double y = y_of(c, i * c->y_ticks.step * c->y_ticks.unit);
-        plot_svg_put(&c->svg, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", PLOT_LEFT, y,
-                     PLOT_RIGHT);
-        plot_svg_text(&c->svg, "quiet end", PLOT_LEFT - 8, y + 4, "%g %s", i * c->y_ticks.step,
-                      c->y_ticks.label);
-    }
-    for (unsigned i = 0; i <= c->x_ticks.count; i++) {
-        double index = i * c->x_ticks.step;
-        if (index > (double)(c->series->count - 1))
-            break;
-        double x = x_of(c, index);
-        plot_svg_put(&c->svg, "<path class=\"axis\" d=\"M%.1f %dv5\"/>\n", x, BOTTOM);
-        plot_svg_text(&c->svg, "quiet middle", x, BOTTOM + 20, "%s",
-                      plot_count_text((uint64_t)index, text));
-    }
-    plot_svg_put(&c->svg, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", PLOT_LEFT, TOP, BOTTOM,
-                 PLOT_RIGHT);
-    plot_svg_text(&c->svg, "quiet middle", (PLOT_LEFT + PLOT_RIGHT) / 2.0, BOTTOM + 40,
-                  c->series->repeats > 1 ? "event, of all %" PRIu64 " repeats" : "event",
-                  c->series->repeats);
-}
-
-// Memory changes at an event and stays until the next, so lines are stairs.
-static void put_stairs(chart_t *c, int line, const size_t *indices, size_t count) {
-    const uint64_t *values = c->series->values[line];
-    for (size_t i = 0; i < count; i++)
-        plot_svg_put(&c->svg, i == 0 ? "M%.2f %.2f" : "H%.2fV%.2f", x_of(c, (double)indices[i]),
-                     y_of(c, (double)values[indices[i]]));
+    c->panel = (plot_panel_t){.svg = &c->svg,
+                              .count = c->series->count,
+                              .top = TOP,
+                              .bottom = BOTTOM,
+                              .ticks = plot_ticks_bytes(largest)};
 }
 
 static void draw_line(chart_t *c, int line) {
-    size_t indices[POINTS_MAX];
-    size_t count = plot_thin(c->series->values[line], c->series->count, indices, POINTS_MAX);
+    const uint64_t *values = c->series->values[line];
+    size_t indices[PLOT_POINTS_MAX];
+    size_t count = plot_panel_points(&c->panel, values, indices);
     char text[PLOT_TEXT_CAPACITY];
     const char *name = line_names[line];
     if (line != PLOT_ALLOCATED) {
         plot_svg_put(&c->svg, "<path class=\"area %s\" d=\"", name);
-        put_stairs(c, line, indices, count);
+        plot_panel_stairs(&c->panel, &c->panel.ticks, values, indices, count);
         plot_svg_put(&c->svg, "V%dH%dZ\"/>\n", BOTTOM, PLOT_LEFT);
     }
     plot_svg_put(&c->svg, "<path class=\"line %s\" d=\"", name);
-    put_stairs(c, line, indices, count);
+    plot_panel_stairs(&c->panel, &c->panel.ticks, values, indices, count);
     plot_svg_put(&c->svg, "\"><title>%s: peak %s</title></path>\n", name,
                  plot_bytes_text(peak_bytes(c, line), text));
 }
 
 static void draw_peak(chart_t *c, int line, double label_shift) {
-    double x = x_of(c, (double)c->peaks[line]), y = y_of(c, (double)peak_bytes(c, line));
+    double x = plot_panel_x(&c->panel, (double)c->peaks[line]),
+           y = y_of(c, (double)peak_bytes(c, line));
     char text[PLOT_TEXT_CAPACITY], where[PLOT_TEXT_CAPACITY];
     plot_svg_put(&c->svg,
                  "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>peak %s %s at event "
@@ -125,17 +91,10 @@ static void draw_peak(chart_t *c, int line, double label_shift) {
 
 // Strips over the drawing whose tooltips say what lies below them.
 static void draw_tooltips(chart_t *c) {
-    size_t count = c->series->count;
-    size_t strips = count < HOVER_COLUMNS ? count : HOVER_COLUMNS;
-    double width = (double)(PLOT_RIGHT - PLOT_LEFT) / (double)strips;
-    for (size_t i = 0; i < strips; i++) {
-        size_t begin = count * i / strips, end = count * (i + 1) / strips;
+    for (size_t i = 0; i < plot_panel_strips(&c->panel); i++) {
         char first[PLOT_TEXT_CAPACITY], last[PLOT_TEXT_CAPACITY];
-        plot_svg_put(&c->svg,
-                     "<rect class=\"hover\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\">"
-                     "<title>events %s to %s",
-                     PLOT_LEFT + width * (double)i, TOP, width, BOTTOM - TOP,
-                     plot_count_text(begin, first), plot_count_text(end - 1, last));
+        size_t begin, end;
+        plot_panel_strip_begin(&c->panel, i, &begin, &end);
         for (int line = 0; line < PLOT_LINES; line++) {
             const uint64_t *values = c->series->values[line];
             if (values == NULL)
@@ -148,7 +107,7 @@ static void draw_tooltips(chart_t *c) {
             plot_svg_put(&c->svg, "\n%s %s to %s", line_names[line], plot_bytes_text(least, first),
                          plot_bytes_text(greatest, last));
         }
-        plot_svg_put(&c->svg, "</title></rect>\n");
+        plot_panel_strip_end(&c->panel);
     }
 }
 
@@ -170,6 +129,14 @@ static void write_figures(const chart_t *c, char *shown, size_t shown_size, char
                           "peak_%s_bytes=%" PRIu64 "\npeak_%s_event=%zu\n", line_names[line],
                           peak_bytes(c, line), line_names[line], c->peaks[line]);
     }
+    if (c->series->costs[PLOT_MOVED] != NULL) {
+        size_t last = c->series->count - 1;
+        (void)snprintf(figures + noted, figures_size - (size_t)noted,
+                       "moved_bytes=%" PRIu64 "\ndriver_calls=%" PRIu64 "\ndriver_us=%" PRIu64 "\n",
+                       c->series->costs[PLOT_MOVED][last],
+                       c->series->costs[PLOT_DRIVER_CALLS][last],
+                       c->series->costs[PLOT_DRIVER_US][last]);
+    }
     if (c->series->source_reserved_bytes != 0)
         (void)snprintf(shown + used, shown_size - (size_t)used,
                        "; the recorded program's allocator held up to %s",
@@ -186,7 +153,8 @@ void plot_chart_draw(const plot_series_t *series, FILE *file, bool is_html) {
     const char *slash = strrchr(series->path, '/');
     (void)snprintf(title, sizeof title, "Memory over time: %s",
                    slash == NULL ? series->path : slash + 1);
-    plot_svg_begin(&c->svg, file, is_html, HEIGHT, title, figures);
+    bool has_costs = series->costs[PLOT_MOVED] != NULL;
+    plot_svg_begin(&c->svg, file, is_html, has_costs ? PLOT_COSTS_BOTTOM : HEIGHT, title, figures);
     plot_svg_text(&c->svg, "quiet", 24, 52, "%s", shown);
     static const char *const meanings[PLOT_LINES] = {"live: what the program asked for",
                                                      "allocated: with rounding (dashed)",
@@ -195,7 +163,7 @@ void plot_chart_draw(const plot_series_t *series, FILE *file, bool is_html) {
     for (int line = 0; line < PLOT_LINES; line++)
         if (series->values[line] != NULL)
             x = plot_svg_key(&c->svg, line_names[line], x, 76, meanings[line]);
-    draw_axes(c);
+    plot_panel_axes(&c->panel, series->repeats);
     for (int line = PLOT_LINES - 1; line >= 0; line--)
         if (series->values[line] != NULL)
             draw_line(c, line);
@@ -203,5 +171,7 @@ void plot_chart_draw(const plot_series_t *series, FILE *file, bool is_html) {
     draw_peak(c, PLOT_LIVE, 18);
     if (series->values[PLOT_RESERVED] != NULL)
         draw_peak(c, PLOT_RESERVED, -8);
+    if (has_costs)
+        plot_costs_draw(series, &c->svg);
     plot_svg_end(&c->svg);
 }

@@ -41,6 +41,23 @@ plot_ticks_t plot_ticks_bytes(uint64_t largest) {
     return ticks;
 }
 
+static const struct {
+    const char *label;
+    double us;
+} times[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+
+static size_t time_of(uint64_t us) {
+    return us < 1000 ? 0 : us < 1000000 ? 1 : 2;
+}
+
+plot_ticks_t plot_ticks_us(uint64_t largest) {
+    size_t unit = time_of(largest);
+    plot_ticks_t ticks = choose(largest == 0 ? 1 : (double)largest / times[unit].us, unit == 0);
+    ticks.unit = times[unit].us;
+    ticks.label = times[unit].label;
+    return ticks;
+}
+
 plot_ticks_t plot_ticks_count(uint64_t largest) {
     return choose(largest == 0 ? 1 : (double)largest, true);
 }
@@ -56,6 +73,13 @@ const char *plot_bytes_text(uint64_t bytes, char text[PLOT_TEXT_CAPACITY]) {
     else
         (void)snprintf(text, PLOT_TEXT_CAPACITY, "%.1f %s",
                        (double)bytes / (double)(UINT64_C(1) << (10 * unit)), units[unit]);
+    return text;
+}
+
+const char *plot_us_text(uint64_t us, char text[PLOT_TEXT_CAPACITY]) {
+    size_t unit = time_of(us);
+    (void)snprintf(text, PLOT_TEXT_CAPACITY, unit == 0 ? "%.0f %s" : "%.1f %s",
+                   (double)us / times[unit].us, times[unit].label);
     return text;
 }
 

@@ -19,11 +19,14 @@ enum {
 };
 
 plot_ticks_t plot_ticks_bytes(uint64_t largest);
+plot_ticks_t plot_ticks_us(uint64_t largest); // microseconds; "us", "ms" or "s"
 plot_ticks_t plot_ticks_count(uint64_t largest);
 double plot_ticks_top(const plot_ticks_t *ticks); // the value of the last tick
 
 // "812.3 MiB", "512 B".
 const char *plot_bytes_text(uint64_t bytes, char text[PLOT_TEXT_CAPACITY]);
+// "812 us", "1.5 ms", "12.3 s".
+const char *plot_us_text(uint64_t us, char text[PLOT_TEXT_CAPACITY]);
 // "1,234,567".
 const char *plot_count_text(uint64_t count, char text[PLOT_TEXT_CAPACITY]);
 

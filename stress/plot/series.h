@@ -14,9 +14,18 @@ typedef enum plot_line {
     PLOT_LINES,
 } plot_line_t;
 
+// What a replay has cost since its beginning.
+typedef enum plot_cost {
+    PLOT_MOVED,        // bytes of pages that were given another address
+    PLOT_DRIVER_CALLS, // of the allocator
+    PLOT_DRIVER_US,    // host time in them, waits apart where simulated
+    PLOT_COSTS,
+} plot_cost_t;
+
 typedef struct plot_series {
     const char *path;             // borrowed; how the file is called
     uint64_t *values[PLOT_LINES]; // NULL for a line that is not there; PLOT_LIVE always is
+    uint64_t *costs[PLOT_COSTS];  // all of them or, in traces and old series, none
     size_t count, capacity;       // of values in each; not 0 once read
     uint64_t repeats;
     uint64_t source_reserved_bytes; // of a trace: what its own allocator held, 0 where unknown
@@ -30,6 +39,11 @@ BERM_NODISCARD int plot_series_from_trace(plot_series_t *series, const trace_t *
                                           size_t error_capacity);
 void plot_series_free(plot_series_t *series);
 
+// The second drawing of the picture; only with costs.
+enum {
+    PLOT_COSTS_BOTTOM = 692,
+};
+void plot_costs_draw(const plot_series_t *series, plot_svg_t *svg);
 void plot_chart_draw(const plot_series_t *series, FILE *file, bool is_html);
 
 #endif

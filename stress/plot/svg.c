@@ -21,17 +21,20 @@ static const char style[] =
     "0}"
     ".hover:hover{fill:#888;fill-opacity:.25}"
     ".live{fill:#0072b2}.awaited{fill:#e69f00}.free{fill:#d9d9d9}.busy{fill:#cc79a7}"
-    ".stale{fill:#8a6fb8}.poisoned{fill:#b00020}.void{fill:#aaa}.block{stroke:#fff;stroke-width:.4}"
-    ".allocated{fill:#009e73}.reserved{fill:#d55e00}"
+    ".poisoned{fill:#b00020}.stale{fill:#8a6fb8}.void{fill:#aaa}.block{stroke:#fff;stroke-width:.4}"
+    ".allocated{fill:#009e73}.reserved{fill:#d55e00}.moved{fill:#cc79a7}.driver{fill:#555}"
     ".line{fill:none;stroke-width:1.5;stroke-linejoin:round}.line.live{stroke:#0072b2}"
     ".line.allocated{stroke:#009e73;stroke-dasharray:6 3}.line.reserved{stroke:#d55e00}"
+    ".line.moved{stroke:#cc79a7}.line.driver{stroke:#555;stroke-dasharray:6 3}"
     ".area{fill-opacity:.18;stroke:none}.handle{stroke:#222;fill:none}"
     "@media screen and (prefers-color-scheme:dark){text{fill:#e6e6e6}.quiet{fill:#aaa}"
     ".paper{fill:#16181c}.grid{stroke:#33363c}.axis,.handle{stroke:#aaa}.halo{stroke:#16181c}"
     ".live{fill:#56b4e9}.free{fill:#4a4d55}.void{fill:#777}.block{stroke:#16181c}"
-    ".stale{fill:#b79be0}.poisoned{fill:#ff5c6c}.allocated{fill:#2fd0a0}.reserved{fill:#ff8a3d}."
-    "line{fill:none}"
-    ".line.live{stroke:#56b4e9}.line.allocated{stroke:#2fd0a0}.line.reserved{stroke:#ff8a3d}}";
+    ".poisoned{fill:#ff5c6c}.stale{fill:#b79be0}.allocated{fill:#2fd0a0}.reserved{fill:#ff8a3d}."
+    "moved{fill:#e79ac6}."
+    "driver{fill:#bbb}.line{fill:none}"
+    ".line.live{stroke:#56b4e9}.line.allocated{stroke:#2fd0a0}.line.reserved{stroke:#ff8a3d}"
+    ".line.moved{stroke:#e79ac6}.line.driver{stroke:#bbb}}";
 
 void plot_svg_put(plot_svg_t *svg, const char *format, ...) {
     va_list arguments;

@@ -42,9 +42,37 @@ draw "$work/s<&>.csv" "$work/s.svg"
 picture "$work/s.svg" "f['peak_live_bytes'] == $live and f['peak_reserved_bytes'] == $reserved"
 picture "$work/s.svg" "f'peak live {$live / 2**20:.1f} MiB' in t or f'peak live {$live / 2**30:.1f} GiB' in t"
 picture "$work/s.svg" "'s<&>.csv' in t and 'allocated' in t and 'all 2 repeats' in t"
-picture "$work/s.svg" "'reserved: peak' in tooltips and tooltips.count('events ') == 120"
+picture "$work/s.svg" "'reserved: peak' in tooltips and tooltips.count('events ') == 240"
 draw "$work/s<&>.csv" "$work/s.html"
 grep -q '^<!DOCTYPE html>' "$work/s.html" || fail 'no HTML page'
+
+# What it cost, below: moved bytes and driver time.
+expect 0 "$BERM" replay --json --headroom 0 --repeat 2 --series "$work/c.csv" "$BERM_SOURCE/stress/traces/gpt2_varlen.pickle.gz"
+costs=$(tail -n 1 "$work/c.csv" | cut -d, -f7-9)
+draw "$work/c.csv" "$work/c.svg"
+picture "$work/c.svg" "(f['moved_bytes'], f['driver_calls'], f['driver_us']) == ($costs) and f['moved_bytes'] > 0"
+picture "$work/c.svg" "'at the end: moved' in t and 'driver time' in t and 'moved, so far' in tooltips"
+picture "$work/c.svg" "tooltips.count('by then moved') == 120 and tooltips.count('events ') == 240"
+picture "$work/c.svg" "document.documentElement.getAttribute('height') == '692' and ' ms' in t"
+# Moved bytes and time rise from the bottom of their drawing to its top or a step below.
+python3 - "$work/c.svg" <<'PY' || fail 'the lines of costs do not rise within their drawing'
+import re, sys
+text = open(sys.argv[1]).read()
+for name in ("moved", "driver"):
+    d = re.search(rf'class="line {name}" d="([^"]+)"', text).group(1)
+    heights = [float(y) for y in re.findall(r"V([0-9.]+)", d)]
+    assert heights and heights == sorted(heights, reverse=True), name
+    assert 508 <= heights[-1] < 560 and heights[0] <= 640, (name, heights[0], heights[-1])
+PY
+cut -d, -f1-6 "$work/c.csv" >"$work/old.csv" # as earlier versions wrote it
+draw "$work/old.csv" "$work/old.svg"
+picture "$work/old.svg" "'moved_bytes' not in f and 'by then' not in tooltips"
+picture "$work/old.svg" "document.documentElement.getAttribute('height') == '452'"
+printf 'repeat,live_bytes,allocated_bytes,reserved_bytes,moved_bytes,driver_calls,driver_us\n0,1,1,1,9,1,1\n0,1,1,1,8,1,1\n' >"$work/falls.csv"
+bad 'falls.csv:3: moved_bytes is less' "$BERM" plot "$work/falls.csv" -o "$work/falls.svg"
+sed -i 's/,8,1,1$/,9,1,1/' "$work/falls.csv"
+draw "$work/falls.csv" "$work/falls.svg"
+picture "$work/falls.svg" "f['moved_bytes'] == 9 and f['driver_us'] == 1"
 picture "$work/s.html" "f['peak_live_bytes'] == $live"
 
 # Long series are thinned, and keep a peak of one event.

@@ -16,7 +16,7 @@ for command in replay fit; do
     expect 0 "$BERM" $command --help
     grep -q '^Columns:' "$work/out" || fail "help of $command explains no columns"
 done
-for command in replay fit gen bench plot calibrate info conf; do
+for command in replay fit gen stress bench plot calibrate info conf; do
     expect 0 "$BERM" $command --help
     grep -q "usage: berm $command" "$work/out" || fail "help of $command"
     bad "no option '--nothing'" "$BERM" $command --nothing

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of the driver that berm relies on, checked on the system's CUDA driver by the code of
-// `berm calibrate`. Skipped where there is no driver or no device; a driver that is there and fails
-// is a failure. Measures nothing.
+// The rules of the driver that berm relies on, and those that remap:alias stands on, checked on the
+// system's CUDA driver by the code of `berm calibrate`. Rules with kernels run in processes of
+// their own: this program, started again. remap:alias is opt-in, so that it fails is no failure
+// here. Skipped where there is no driver or no device; a driver that is there and fails is a
+// failure. Measures nothing.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "stress/calibrate/calibrate.h"
+#include "stress/child.h"
 
 enum {
     EXIT_SKIP = 77,
@@ -49,10 +52,15 @@ static int check_rules(void) {
     }
     size_t broken = stress_calibrate_broken(results, count);
     (void)printf("%zu rules, %zu of the needed ones broken\n", count, broken);
+    stress_alias_verdict_t alias;
+    stress_calibrate_alias(results, count, &alias);
+    (void)printf("remap:alias: %s: %s\n", stress_alias_name(alias.verdict), alias.why);
     return broken == 0 ? 0 : 1;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc;
+    stress_child_command_set(argv);
     char error[512] = "";
     const stress_device_options_t options = {.name = "cuda"};
     if (stress_device_open(&options, error, sizeof error) != 0) {
@@ -61,6 +69,9 @@ int main(void) {
         (void)printf("FAIL: %s\n", error);
         return 1;
     }
+    const char *question = stress_child_question();
+    if (question != NULL)
+        return stress_calibrate_answer(question);
     int status = is_simulated() ? skip("libcuda.so.1 is the simulated one") : check_rules();
     stress_device_close();
     return status;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""allocator/base/cuda_abi.h agrees with the toolkit's cuda.h in every size, offset, value and
-function type, where a toolkit of version 13 or later is found (CUDA_HOME, /usr/local/cuda)."""
+"""allocator/base/cuda_abi.h and stress/calibrate/module_abi.h agree with the toolkit's cuda.h in
+every size, offset, value and function type, where a toolkit of version 13 or later is found (CUDA_HOME, /usr/local/cuda)."""
 import os
 import pathlib
 import re
@@ -8,6 +8,7 @@ import tempfile
 
 import lint
 
+HEADERS = ("allocator/base/cuda_abi.h", "stress/calibrate/module_abi.h")
 SYMBOL = re.compile(r"\b(cu[A-Z]\w*), (\d+)")
 
 
@@ -36,13 +37,14 @@ def function_lines(text):
 def main():
     include = toolkit()
     lint.need_tool("g++")
-    text = (lint.ROOT / "allocator/base/cuda_abi.h").read_text()
+    text = "".join((lint.ROOT / header).read_text() for header in HEADERS)
     source = lint.ROOT / "tests/lint/cuda_abi_check.cpp"
     functions = function_lines(text)
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "cuda_abi_functions.inc").write_text("".join(functions))
         status, output = lint.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror",
                                    "-Wno-invalid-offsetof", "-fsyntax-only", f"-I{folder}",
+                                   f"-I{lint.ROOT}",
                                    f"-I{lint.ROOT / 'allocator'}", f"-isystem{include}",
                                    str(source)])
     problems = [output] if status != 0 else []

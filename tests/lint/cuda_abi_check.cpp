@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares allocator/base/cuda_abi.h with the CUDA toolkit's cuda.h: sizes, offsets, values and, by
-// FUNCTION lines that check_cuda_abi.py makes from the header's comments, every function type.
-// It is only compiled, never run; C++ because templates can take function types apart.
+// Compares allocator/base/cuda_abi.h and stress/calibrate/module_abi.h with the CUDA toolkit's
+// cuda.h: sizes, offsets, values and, by FUNCTION lines that check_cuda_abi.py makes from the
+// header's comments, every function type. It is only compiled, never run; C++ because templates can
+// take function types apart.
 #include <cstddef>
 #include <type_traits>
 
@@ -9,6 +10,7 @@
 #include <cudaTypedefs.h>
 
 #include "base/cuda_abi.h"
+#include "stress/calibrate/module_abi.h"
 
 // --- functions: same number of arguments; each of the same kind (pointer or not) and size -----
 
@@ -83,6 +85,24 @@ MEMBER(berm_cu_mem_prop_t, alloc_flags.compression_type, CUmemAllocationProp,
 MEMBER(berm_cu_mem_prop_t, alloc_flags.gpu_direct_rdma_capable, CUmemAllocationProp,
        allocFlags.gpuDirectRDMACapable);
 MEMBER(berm_cu_mem_prop_t, alloc_flags.usage, CUmemAllocationProp, allocFlags.usage);
+static_assert(std::is_same_v<stress_cu_module_t, CUmodule>);
+static_assert(std::is_same_v<stress_cu_function_t, CUfunction>);
+TYPE(stress_cu_launch_attribute_t, CUlaunchAttribute);
+MEMBER(stress_cu_launch_attribute_t, id, CUlaunchAttribute, id);
+MEMBER(stress_cu_launch_attribute_t, value, CUlaunchAttribute, value);
+MEMBER(stress_cu_launch_attribute_t, value.programmatic_allowed, CUlaunchAttribute,
+       value.programmaticStreamSerializationAllowed);
+TYPE(stress_cu_launch_config_t, CUlaunchConfig);
+MEMBER(stress_cu_launch_config_t, grid_x, CUlaunchConfig, gridDimX);
+MEMBER(stress_cu_launch_config_t, grid_y, CUlaunchConfig, gridDimY);
+MEMBER(stress_cu_launch_config_t, grid_z, CUlaunchConfig, gridDimZ);
+MEMBER(stress_cu_launch_config_t, block_x, CUlaunchConfig, blockDimX);
+MEMBER(stress_cu_launch_config_t, block_y, CUlaunchConfig, blockDimY);
+MEMBER(stress_cu_launch_config_t, block_z, CUlaunchConfig, blockDimZ);
+MEMBER(stress_cu_launch_config_t, shared_bytes, CUlaunchConfig, sharedMemBytes);
+MEMBER(stress_cu_launch_config_t, stream, CUlaunchConfig, hStream);
+MEMBER(stress_cu_launch_config_t, attributes, CUlaunchConfig, attrs);
+MEMBER(stress_cu_launch_config_t, attribute_count, CUlaunchConfig, numAttrs);
 
 // --- values ----------------------------------------------------------------------------------
 
@@ -129,6 +149,9 @@ RESULT(CAPTURED_EVENT);
 RESULT(STREAM_CAPTURE_WRONG_THREAD);
 RESULT(TIMEOUT);
 RESULT(UNKNOWN);
+
+VALUE(STRESS_CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC,
+      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 
 // BERM_CU_STREAM_LEGACY and _PER_THREAD are pointers, which C++ does not compare at compile time.
 

@@ -60,8 +60,9 @@ static bool is_round(double step) {
 
 Test(plot_ticks, are_few_and_round_and_reach_the_largest) {
     for (uint64_t largest = 1; largest < UINT64_C(1) << 62; largest = largest * 3 + 1) {
-        plot_ticks_t ticks[2] = {plot_ticks_bytes(largest), plot_ticks_count(largest)};
-        for (int i = 0; i < 2; i++) {
+        plot_ticks_t ticks[] = {plot_ticks_bytes(largest), plot_ticks_count(largest),
+                                plot_ticks_us(largest)};
+        for (size_t i = 0; i < sizeof ticks / sizeof ticks[0]; i++) {
             cr_assert(ticks[i].count >= 1 && ticks[i].count <= PLOT_TICKS_MAX);
             cr_assert(is_round(ticks[i].step), "step %g", ticks[i].step);
             double top = plot_ticks_top(&ticks[i]);
@@ -80,6 +81,26 @@ Test(plot_ticks, of_bytes_have_units) {
     cr_assert(ticks.count == 1 && plot_ticks_top(&ticks) == 1);
     ticks = plot_ticks_bytes(UINT64_MAX);
     cr_assert(strcmp(ticks.label, "EiB") == 0);
+}
+
+Test(plot_ticks, of_times_have_units) {
+    plot_ticks_t ticks = plot_ticks_us(999);
+    cr_assert(strcmp(ticks.label, "us") == 0 && ticks.unit == 1);
+    ticks = plot_ticks_us(372021);
+    cr_assert(strcmp(ticks.label, "ms") == 0 && ticks.step == 50 && ticks.count == 8);
+    ticks = plot_ticks_us(UINT64_MAX);
+    cr_assert(strcmp(ticks.label, "s") == 0);
+    ticks = plot_ticks_us(0);
+    cr_assert(ticks.count == 1 && plot_ticks_top(&ticks) == 1);
+}
+
+Test(plot_text, writes_times) {
+    char text[PLOT_TEXT_CAPACITY];
+    cr_assert(strcmp(plot_us_text(0, text), "0 us") == 0);
+    cr_assert(strcmp(plot_us_text(999, text), "999 us") == 0);
+    cr_assert(strcmp(plot_us_text(1500, text), "1.5 ms") == 0);
+    cr_assert(strcmp(plot_us_text(12340000, text), "12.3 s") == 0);
+    cr_assert(strlen(plot_us_text(UINT64_MAX, text)) < PLOT_TEXT_CAPACITY - 1);
 }
 
 Test(plot_text, writes_bytes_and_counts) {
