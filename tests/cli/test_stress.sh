@@ -13,7 +13,10 @@ stress() {
 }
 
 for switch in '' '--drains-map' '--dependent-launch 100' '--granule 2M --capacity 128M' \
-    '--conf headroom:0,thread_cache:off --latency slow' '--conf remap:off --latency fast'; do
+    '--conf headroom:0,thread_cache:off --latency slow' '--conf remap:off --latency fast' \
+    '--conf remap:alias' '--conf remap:alias,headroom:0 --dependent-launch 100' \
+    '--conf remap:alias,sync_edits:on --faults-page-edits' \
+    '--conf sync_edits:on --faults-page-edits --drains-map'; do
     case $switch in # those that are about moves of pages have most
     *granule* | *conf*) operations=$((most / 4)) ;;
     *) operations=$most ;;
@@ -39,7 +42,7 @@ stress 1 --mistake order
 json "r['hazards'] > 0 and 'not ordered' in r['first_hazard']"
 stress 0 --mistake order --expect-hazard
 stress 1 --expect-hazard
-# libberm makes no pause for a device that faults on page-table edits under work (Volta): found.
+# A device that faults on page-table edits under work (Volta) needs sync_edits.
 stress 1 --faults-page-edits
 json "r['hazards'] > 0 and 'edits the page table' in r['first_hazard'] and r['failure']"
 
