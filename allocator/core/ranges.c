@@ -101,6 +101,10 @@ static berm_range_t *range_of_bin(berm_list_t *link) {
     return BERM_CONTAINER_OF(link, berm_range_t, as.bin);
 }
 
+static berm_range_t *bin_head_range(berm_bins_t *bins, bin_t bin) {
+    return range_of_bin(bins->bins[bin.level][bin.linear].next);
+}
+
 static bool range_fits(const berm_range_t *range, uint64_t base, uint64_t size_bytes,
                        uint64_t alignment_bytes) {
     uint64_t start = berm__align_up(base + range->start_bytes, alignment_bytes) - base;
@@ -123,25 +127,36 @@ static berm_range_t *bin_best(berm_bins_t *bins, bin_t bin, uint64_t base, uint6
     return best;
 }
 
+// The same for any address: of the own bin's first ranges the smallest that fits, else what was
+// freed last in the next larger bin, where everything fits.
+static berm_range_t *find_unaligned(berm_ranges_t *ranges, uint64_t size_bytes) {
+    bin_t own = bin_of(size_bytes), larger = {own.level, own.linear + 1};
+    berm_range_t *range =
+        bin_best(&ranges->free, own, 0, size_bytes, BERM_RANGE_UNIT_BYTES, BIN_WALK_MAX);
+    if (range != NULL)
+        return range;
+    if (bin_seek(&ranges->free, &larger))
+        return bin_head_range(&ranges->free, larger);
+    // Only the own bin can still hold a fit, beyond the bounded walk.
+    return bin_best(&ranges->free, own, 0, size_bytes, BERM_RANGE_UNIT_BYTES, UINT64_MAX);
+}
+
 berm_range_t *berm__ranges_find(berm_ranges_t *ranges, uint64_t base, uint64_t size_bytes,
                                 uint64_t alignment_bytes) {
     if (size_bytes > ranges->span_bytes)
         return NULL;
-    bool is_exact = alignment_bytes <= BERM_RANGE_UNIT_BYTES;
-    for (bin_t bin = bin_of(size_bytes); bin_seek(&ranges->free, &bin); bin.linear++) {
-        berm_range_t *range =
-            bin_best(&ranges->free, bin, base, size_bytes, alignment_bytes, BIN_WALK_MAX);
-        if (range != NULL)
-            return range;
+    if (BERM_LIKELY(alignment_bytes <= BERM_RANGE_UNIT_BYTES))
+        return find_unaligned(ranges, size_bytes);
+    for (uint64_t walk_max = BIN_WALK_MAX;; walk_max = UINT64_MAX) {
+        for (bin_t bin = bin_of(size_bytes); bin_seek(&ranges->free, &bin); bin.linear++) {
+            berm_range_t *range =
+                bin_best(&ranges->free, bin, base, size_bytes, alignment_bytes, walk_max);
+            if (range != NULL)
+                return range;
+        }
+        if (walk_max == UINT64_MAX) // any bin may have held a fit beyond the bounded walk
+            return NULL;
     }
-    // Only the own bin (or, for an alignment, any) can still hold a fit beyond the bounded walk.
-    for (bin_t bin = bin_of(size_bytes); bin_seek(&ranges->free, &bin); bin.linear++) {
-        berm_range_t *range =
-            bin_best(&ranges->free, bin, base, size_bytes, alignment_bytes, UINT64_MAX);
-        if (range != NULL || is_exact)
-            return range;
-    }
-    return NULL;
 }
 
 // A new node right after `range` in address order.
@@ -245,10 +260,6 @@ const berm_range_t *berm__ranges_largest_free(const berm_ranges_t *ranges) {
             largest = range;
     }
     return largest;
-}
-
-static berm_range_t *bin_head_range(berm_bins_t *bins, bin_t bin) {
-    return range_of_bin(bins->bins[bin.level][bin.linear].next);
 }
 
 berm_range_t *berm__ranges_bin_first(berm_ranges_t *ranges, uint64_t size_bytes) {
