@@ -3,7 +3,7 @@
 //
 // This header is the manual of the C API: allocate, free, streams, limits, options. Statistics,
 // snapshots and questions ("what is this address", "how large a request fits now") are in
-// berm_introspect.h.
+// berm_introspect.h; memory shared between processes and devices is in berm_share.h.
 //
 // WORDS
 //   granule    the driver's mapping granularity, 2 MiB in practice, always queried
@@ -129,6 +129,15 @@ typedef enum berm_status {
     BERM_ERROR_VERSION,              // a struct of a size that this library does not know
     BERM_ERROR_CORRUPTION,           // an invariant does not hold: see berm_audit
     BERM_ERROR_UNSUPPORTED,          // a feature that this build, driver or device does not have
+    BERM_ERROR_NOT_EXPORTABLE,       // a block without a handle of its own: see berm_share.h
+    BERM_ERROR_ADDRESS_IMPORTED,     // memory of an import, which is closed and not freed
+    BERM_ERROR_NOT_IMPORTED,         // no open import begins at the address
+    BERM_ERROR_IMPORT_FD,            // a descriptor of no memory that the driver can import
+    BERM_ERROR_IMPORT_SIZE,          // more than the exporter's handle has
+    BERM_ERROR_PEER_ACCESS,          // one device has no access to the other's memory
+    BERM_ERROR_PROTOCOL,             // what came over the socket is no block of berm's
+    BERM_ERROR_DISCONNECTED,         // the other end of the socket is gone
+    BERM_ERROR_SYSTEM,               // a system call failed: see berm_error_message
     BERM_STATUS_COUNT
 } berm_status_t;
 
@@ -202,8 +211,8 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint
 //           that stream at once. Another: it waits for what that stream has queued so far.
 //           BERM_STREAM_NONE: it waits for all work queued on the device so far.
 //   device  the block's device, or BERM_DEVICE_ANY.
-// Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_OTHER_DEVICE, DOUBLE_FREE, SHUTDOWN, FORKED:
-// nothing was freed. Never fails for a valid block.
+// Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_OTHER_DEVICE, ADDRESS_IMPORTED, DOUBLE_FREE,
+// SHUTDOWN, FORKED: nothing was freed. Never fails for a valid block.
 // Driver: on first sight of a stream, and where host memory is short.
 // Waits: only where host memory is short, for the streams that use the block or for the device.
 // Streams: none at once; a later allocation records the events that tell when they are done.
@@ -211,8 +220,8 @@ BERM_API berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t str
 
 // Says that work queued on `stream`, so far or until the block is freed, uses the block: after the
 // free it waits for that stream too. The block's own stream is ignored.
-// Errors: ARGUMENT (BERM_STREAM_NONE), ADDRESS_UNKNOWN, ADDRESS_INTERIOR, DOUBLE_FREE,
-// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
+// Errors: ARGUMENT (BERM_STREAM_NONE), ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_IMPORTED,
+// DOUBLE_FREE, OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
 // Driver: on first sight of a stream. Waits: never. Streams: none; see berm_free.
 BERM_API berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream);
 

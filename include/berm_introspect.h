@@ -96,6 +96,8 @@ typedef struct berm_stats {
     uint64_t poisoned_bytes;          // addresses never used again after a driver error
     uint64_t host_metadata_bytes;     // host memory of berm's own records, all devices (below)
     berm_driver_calls_t driver_calls; // of the whole process
+    uint64_t imports;                 // other processes' memory that is mapped: how many,
+    uint64_t imported_bytes;          // and how much; no part of what is above (berm_share.h)
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)
@@ -141,6 +143,7 @@ typedef enum berm_address_kind {
     BERM_ADDRESS_UNMAPPED,    // reserved, with no memory behind it
     BERM_ADDRESS_POISONED,    // left alone after a driver error
     BERM_ADDRESS_STALE,       // its pages serve another block; queued work may still use it here
+    BERM_ADDRESS_IMPORTED,    // in memory of another process (berm_share.h)
 } berm_address_kind_t;
 
 typedef struct berm_whatis_s {
@@ -148,10 +151,10 @@ typedef struct berm_whatis_s {
     berm_address_kind_t kind;
     int device;               // -1 if foreign
     berm_stream_t stream;     // of the pool; BERM_STREAM_NONE for the pool without a stream
-    berm_addr_t block;        // start of the block or free range; 0 if foreign
+    berm_addr_t block;        // start of the block, free range or import; 0 if foreign
     uint64_t offset_bytes;    // of the address within it
     uint64_t block_bytes;     // what the block occupies
-    uint64_t requested_bytes; // what was asked for; 0 unless live
+    uint64_t requested_bytes; // what was asked for; 0 unless live or imported
     uint64_t
         allocation_index; // the block was the n-th request of its device, from 1; 0 unless live
     uint32_t is_small;    // 1: a slot of a size-class slab

@@ -98,44 +98,19 @@ berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream) {
     return berm__heap_record_stream(addr, stream);
 }
 
-// Locks a device and makes its context current; what `device_leave` undoes.
-static berm_status_t device_enter(int ordinal, berm_device_t **device, bool *is_pushed) {
-    berm_status_t status = berm__heap_ready();
-    if (status == BERM_OK)
-        status = berm__heap_device(ordinal, device);
-    if (status != BERM_OK)
-        return status;
-    berm__mutex_lock(&(*device)->lock);
-    status = berm__gpu_enter(&(*device)->gpu, is_pushed);
-    if (status == BERM_OK)
-        return BERM_OK;
-    berm__mutex_unlock(&(*device)->lock);
-    return berm__error_set(status, "device %d: %s", ordinal, berm_status_text(status));
-}
-
-static berm_status_t device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,
-                                  const char *call) {
-    berm__gpu_leave(&device->gpu, is_pushed);
-    berm__mutex_unlock(&device->lock);
-    if (status != BERM_OK)
-        return berm__error_set(status, "%s, device %d: %s", call, device->gpu.ordinal,
-                               berm_status_text(status));
-    return BERM_OK;
-}
-
 berm_status_t berm_stream_retire(int device_ordinal, berm_stream_t handle) {
     berm_device_t *device;
     bool is_pushed;
     if (berm__stream_normalize(handle) == BERM_STREAM_NONE)
         return berm__error_set(BERM_ERROR_ARGUMENT,
                                "berm_stream_retire: no stream that can be destroyed is named");
-    berm_status_t status = device_enter(device_ordinal, &device, &is_pushed);
+    berm_status_t status = berm__heap_device_enter(device_ordinal, &device, &is_pushed);
     if (status != BERM_OK)
         return status;
     berm_stream_ref_t *stream = berm__device_stream_find(device, handle);
     if (stream != NULL)
         status = berm__device_stream_retire(device, stream);
-    return device_leave(device, is_pushed, status, "berm_stream_retire");
+    return berm__heap_device_leave(device, is_pushed, status, "berm_stream_retire");
 }
 
 berm_status_t berm_trim(int device_ordinal, uint64_t keep_bytes, uint64_t *released_bytes) {
@@ -144,13 +119,13 @@ berm_status_t berm_trim(int device_ordinal, uint64_t keep_bytes, uint64_t *relea
     uint64_t released = 0;
     if (released_bytes != NULL)
         *released_bytes = 0;
-    berm_status_t status = device_enter(device_ordinal, &device, &is_pushed);
+    berm_status_t status = berm__heap_device_enter(device_ordinal, &device, &is_pushed);
     if (status != BERM_OK)
         return status;
     status = berm__device_trim(device, keep_bytes, &released);
     if (released_bytes != NULL)
         *released_bytes = released;
-    return device_leave(device, is_pushed, status, "berm_trim");
+    return berm__heap_device_leave(device, is_pushed, status, "berm_trim");
 }
 
 berm_status_t berm_limit_set(int device_ordinal, uint64_t limit_bytes) {

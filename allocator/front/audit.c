@@ -17,6 +17,7 @@
 
 #include "front/heap.h"
 #include "policy/cache.h"
+#include "policy/share.h"
 
 int berm__audit_fail(const berm_audit_t *audit, int number, berm_addr_t addr, const char *format,
                      ...) {
@@ -222,6 +223,30 @@ static int pool_check(berm_audit_t *audit, const berm_pool_t *pool) {
     return broken;
 }
 
+// I22: figures are those of the list, and what is mapped is whole.
+static int imports_check(const berm_audit_t *audit) {
+    const berm_device_t *device = audit->device;
+    uint64_t count = 0, bytes = 0;
+    for (const berm_list_t *link = device->imports.next; link != &device->imports;
+         link = link->next) {
+        const berm_import_t *import = BERM_CONTAINER_OF((uintptr_t)link, berm_import_t, link);
+        if (!import->is_mapped)
+            continue;
+        bool is_its = import->addr == 0 || import->addr - import->base < import->size_bytes;
+        if (import->base == 0 || !import->has_handle || !is_its)
+            return berm__audit_fail(audit, 22, import->base,
+                                    "an import is mapped without a handle or addresses of its own");
+        count++;
+        bytes += import->size_bytes;
+    }
+    if (count == device->import_count && bytes == device->imported_bytes)
+        return 0;
+    return berm__audit_fail(audit, 22, 0,
+                            "%" PRIu64 " imports of %" PRIu64 " bytes are mapped, %" PRIu64
+                            " of %" PRIu64 " bytes are counted",
+                            count, bytes, device->import_count, device->imported_bytes);
+}
+
 static int device_check(berm_audit_t *audit) {
     const berm_device_t *device = audit->device;
     if (device->phys.reserved_bytes < device->active.current)
@@ -239,6 +264,8 @@ static int device_check(berm_audit_t *audit) {
         broken = pool_check(audit, BERM_CONTAINER_OF((uintptr_t)link, berm_pool_t, link));
     if (broken == 0)
         broken = phys_check(audit);
+    if (broken == 0)
+        broken = imports_check(audit);
     return broken != 0 ? broken : figures_check(audit);
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "front/share.h"
 #include "front/thread.h"
 #include "host/log.h"
 
@@ -329,7 +330,7 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
     berm_device_t *device;
     berm_segment_t *segment = segment_find(addr, &device);
     if (BERM_UNLIKELY(segment == NULL))
-        return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
+        return address_error(berm__import_or_unknown(addr), addr);
     if (BERM_UNLIKELY(ordinal != BERM_DEVICE_ANY && ordinal != device->gpu.ordinal))
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), device->gpu.ordinal, handle);
@@ -346,7 +347,7 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
     berm_device_t *device;
     berm_segment_t *segment = segment_find(addr, &device);
     if (segment == NULL)
-        return address_error(BERM_ERROR_ADDRESS_UNKNOWN, addr);
+        return address_error(berm__import_or_unknown(addr), addr);
     berm_block_t block;
     berm_stream_ref_t *stream;
     berm_pool_t *pool = segment->pool;
@@ -507,6 +508,30 @@ berm_status_t berm__heap_device(int ordinal, berm_device_t **out) {
     berm__mutex_unlock(&berm__heap.lock);
     if (status != BERM_OK)
         return berm__error_set(status, "device %d cannot be used: %s", ordinal,
+                               berm_status_text(status));
+    return BERM_OK;
+}
+
+berm_status_t berm__heap_device_enter(int ordinal, berm_device_t **device, bool *is_pushed) {
+    berm_status_t status = berm__heap_ready();
+    if (status == BERM_OK)
+        status = berm__heap_device(ordinal, device);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_lock(&(*device)->lock);
+    status = berm__gpu_enter(&(*device)->gpu, is_pushed);
+    if (status == BERM_OK)
+        return BERM_OK;
+    berm__mutex_unlock(&(*device)->lock);
+    return berm__error_set(status, "device %d: %s", ordinal, berm_status_text(status));
+}
+
+berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,
+                                      const char *call) {
+    berm__gpu_leave(&device->gpu, is_pushed);
+    berm__mutex_unlock(&device->lock);
+    if (status != BERM_OK)
+        return berm__error_set(status, "%s, device %d: %s", call, device->gpu.ordinal,
                                berm_status_text(status));
     return BERM_OK;
 }

@@ -59,6 +59,12 @@ static inline berm_device_t *berm__heap_device_opened(int ordinal) {
                : NULL;
 }
 
+// Opens a device on first use, locks it and makes its context current, for calls that are not on
+// the data path; leave undoes that, and gives a failed call its message.
+berm_status_t berm__heap_device_enter(int ordinal, berm_device_t **device, bool *is_pushed);
+berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,
+                                      const char *call);
+
 // The data path.
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out);

@@ -16,6 +16,7 @@
 #include "berm_introspect.h"
 #include "front/heap.h"
 #include "policy/cache.h"
+#include "policy/share.h"
 
 enum {
     SCHEMA_VERSION = 1
@@ -277,7 +278,28 @@ static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_u64(emit, "out_of_memory", device->out_of_memory);
     berm__emit_u64(emit, "poisoned_bytes", device->poisoned_bytes);
     berm__emit_u64(emit, "requests", device->request_count);
+    berm__emit_u64(emit, "imports", device->import_count);
+    berm__emit_u64(emit, "imported_bytes", device->imported_bytes);
     berm__emit_object_end(emit);
+}
+
+static void emit_imports(berm_emit_t *emit, const berm_device_t *device) {
+    berm__emit_array_begin(emit, "imports");
+    BERM_LIST_EACH (const berm_import_t, import, &device->imports, link) {
+        berm__emit_object_begin(emit, NULL);
+        berm__emit_addr(emit, "address", import->base);
+        berm__emit_u64(emit, "size_bytes", import->size_bytes);
+        berm__emit_bool(emit, "is_mapped", import->is_mapped);
+        berm__emit_object_end(emit);
+    }
+    berm__emit_array_end(emit);
+}
+
+static void emit_peers(berm_emit_t *emit, const berm_gpu_t *gpu) {
+    berm__emit_array_begin(emit, "peers");
+    for (unsigned i = 1; i < gpu->access_count; i++)
+        berm__emit_u64(emit, NULL, (uint64_t)gpu->access[i].location.id);
+    berm__emit_array_end(emit);
 }
 
 static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
@@ -299,6 +321,8 @@ static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
     BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link)
         emit_pool(emit, pool);
     berm__emit_array_end(emit);
+    emit_imports(emit, device);
+    emit_peers(emit, &device->gpu);
     berm__emit_object_end(emit);
 }
 

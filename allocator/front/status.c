@@ -76,6 +76,26 @@ static const status_row_t status_rows[] = {
     ROW(BERM_ERROR_UNSUPPORTED,
         "This build, driver or device lacks the feature: see berm_device_info_read, and do "
         "without it."),
+    ROW(BERM_ERROR_NOT_EXPORTABLE,
+        "The block has no handle of its own: allocate it from an exportable pool."),
+    ROW(BERM_ERROR_ADDRESS_IMPORTED,
+        "The address is another process's memory: end its use with berm_import_close."),
+    ROW(BERM_ERROR_NOT_IMPORTED,
+        "No open import begins at the address: pass what berm_import gave, once; berm_free frees "
+        "blocks."),
+    ROW(BERM_ERROR_IMPORT_FD,
+        "The descriptor is no device memory that can be imported: pass one that berm_export made."),
+    ROW(BERM_ERROR_IMPORT_SIZE,
+        "The memory is smaller than the size given: pass the size that berm_export gave."),
+    ROW(BERM_ERROR_PEER_ACCESS,
+        "The device has no access to the other's memory: copy through the host, or use devices "
+        "that are connected."),
+    ROW(BERM_ERROR_PROTOCOL,
+        "What came over the socket is no block of berm's: close it, and check who is at the other "
+        "end and its version."),
+    ROW(BERM_ERROR_DISCONNECTED,
+        "The other end of the socket is closed: connect again, and send the block once more."),
+    ROW(BERM_ERROR_SYSTEM, "A system call failed: berm_error_message says which and why."),
 };
 
 #undef ROW

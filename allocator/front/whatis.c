@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "berm_introspect.h"
-#include "front/heap.h"
+#include "front/share.h"
 #include "policy/cache.h"
 
 static berm_address_kind_t kind_of(const berm_range_t *range) {
@@ -66,6 +66,20 @@ static void address_describe(const berm_segment_t *segment, berm_addr_t addr,
     }
 }
 
+static void import_describe(berm_addr_t addr, berm_whatis_t *whatis) {
+    berm_import_t *import;
+    berm_device_t *device = berm__import_find(addr, &import);
+    if (device == NULL)
+        return;
+    whatis->kind = BERM_ADDRESS_IMPORTED;
+    whatis->device = device->gpu.ordinal;
+    whatis->block = import->addr != 0 ? import->addr : import->base;
+    whatis->offset_bytes = addr - whatis->block;
+    whatis->block_bytes = import->size_bytes;
+    whatis->requested_bytes = import->requested_bytes;
+    berm__mutex_unlock(&device->lock);
+}
+
 berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
     bool is_running;
     if (whatis == NULL)
@@ -79,8 +93,11 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
         return status;
     *whatis = (berm_whatis_t){.size = sizeof *whatis, .device = -1, .stream = BERM_STREAM_NONE};
     berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
-    if (segment == NULL)
+    if (segment == NULL) {
+        if (is_running)
+            import_describe(addr, whatis);
         return BERM_OK;
+    }
     berm_device_t *device = ((berm_pool_t *)segment->pool)->device;
     berm__mutex_lock(&device->lock);
     berm__device_freeze(device);

@@ -8,6 +8,7 @@
 #include "host/mem.h"
 #include "policy/cache.h"
 #include "policy/pool.h"
+#include "policy/share.h"
 
 berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
                                 berm_addr_dir_t *dir, uint64_t large_handle_bytes) {
@@ -23,6 +24,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__list_init(&device->pools);
     berm__list_init(&device->streams);
     berm__list_init(&device->caches);
+    berm__list_init(&device->imports);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
     berm__group_init_default(&device->group, device);
     return BERM_OK;
@@ -265,6 +267,7 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
         entered = berm__gpu_enter(&device->gpu, &is_pushed);
     bool is_quiet =
         entered == BERM_ERROR_DEVICE_LOST || (entered == BERM_OK && device_quiesce(device));
+    berm__device_imports_close(device, is_quiet);
     while (!berm__list_is_empty(&device->pools))
         pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link), is_quiet);
     while (!berm__list_is_empty(&device->groups))

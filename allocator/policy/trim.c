@@ -5,6 +5,7 @@
 // Locks: the device's, in its context.
 #include "policy/alias.h"
 #include "policy/cache.h"
+#include "policy/share.h"
 
 #include "base/bits.h"
 
@@ -25,6 +26,7 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     uint64_t before = device->phys.released_bytes;
     berm_status_t status = BERM_OK;
     *released_bytes = 0;
+    berm__device_imports_sweep(device);
     (void)berm__caches_drain(device);
     if (berm__device_cached_bytes(device) <= keep_bytes)
         return BERM_OK;

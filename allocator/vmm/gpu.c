@@ -32,8 +32,9 @@ static berm_status_t gpu_probe(berm_gpu_t *gpu) {
         return status;
     gpu->prop.type = BERM_CU_MEM_ALLOCATION_PINNED;
     gpu->prop.location = (berm_cu_mem_location_t){BERM_CU_MEM_LOCATION_DEVICE, gpu->ordinal};
-    gpu->access.location = gpu->prop.location;
-    gpu->access.flags = BERM_CU_MEM_ACCESS_READWRITE;
+    gpu->access[0].location = gpu->prop.location;
+    gpu->access[0].flags = BERM_CU_MEM_ACCESS_READWRITE;
+    gpu->access_count = 1;
     status = berm__drv_status(BERM_DRV_CALL(gpu->drv, OTHER, mem_get_granularity, &granule_bytes,
                                             &gpu->prop, BERM_CU_MEM_GRANULARITY_MINIMUM));
     if (status != BERM_OK)

@@ -9,7 +9,8 @@
 #include "drv/drv.h"
 
 enum {
-    BERM_GPU_EVENTS_MAX = 64
+    BERM_GPU_EVENTS_MAX = 64,
+    BERM_GPU_ACCESS_MAX = 64, // devices that may use one device's memory, itself included
 };
 
 typedef struct berm_gpu {
@@ -22,11 +23,12 @@ typedef struct berm_gpu {
     uint64_t granule_bytes; // a power of two
     unsigned lg_granule;
     bool has_ctx_event;
-    berm_cu_mem_prop_t prop;     // of handles without special properties
-    berm_cu_mem_access_t access; // the device itself
+    berm_cu_mem_prop_t prop; // of handles without special properties
     // Under the device's lock.
     bool syncs_edits; // settable: mappings change only when no work runs
-    unsigned event_count; // idle events
+    unsigned access_count;
+    berm_cu_mem_access_t access[BERM_GPU_ACCESS_MAX]; // the device itself, then its peers
+    unsigned event_count;                             // idle events
     berm_cu_event_t events[BERM_GPU_EVENTS_MAX];
 } berm_gpu_t;
 

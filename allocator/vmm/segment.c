@@ -136,7 +136,7 @@ static berm_status_t access_set(berm_segment_t *segment, uint64_t first, uint64_
     unsigned lg = segment->gpu->lg_granule;
     berm_cu_result_t result =
         BERM_DRV_CALL(segment->gpu->drv, SET_ACCESS, mem_set_access, segment->base + (first << lg),
-                      count << lg, &segment->gpu->access, 1);
+                      count << lg, segment->gpu->access, segment->gpu->access_count);
     if (result == BERM_CU_SUCCESS)
         return BERM_OK;
     berm_status_t status = berm__drv_status(result);

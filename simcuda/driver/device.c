@@ -255,7 +255,7 @@ berm_cu_result_t cuDeviceCanAccessPeer(int *can, berm_cu_device_t device, berm_c
         if (!sim_device_is_valid(peer))
             result = BERM_CU_INVALID_DEVICE;
         else
-            *can = device != peer;
+            *can = device != peer && !sim.config.lacks_peers;
     }
     return sim_leave(result);
 }

@@ -199,6 +199,21 @@ static bool mappings_protect(sim_mapping_t *first, uint64_t count,
     return false;
 }
 
+// Without peers a device's memory is for that device only.
+static bool mappings_may_open(const sim_mapping_t *mapping, uint64_t count,
+                              const berm_cu_mem_access_t *access, size_t access_count) {
+    for (uint64_t i = 0; sim.config.lacks_peers && i < count; i++) {
+        for (size_t j = 0; j < access_count; j++) {
+            if (access[j].location.type == BERM_CU_MEM_LOCATION_DEVICE &&
+                access[j].location.id != mapping->memory->device && mapping->memory->device >= 0 &&
+                access[j].flags != BERM_CU_MEM_ACCESS_NONE)
+                return false;
+        }
+        mapping = sim_mapping_next(mapping);
+    }
+    return true;
+}
+
 static int page_set_access(uint64_t addr, uint64_t bytes, const berm_cu_mem_access_t *access,
                            size_t access_count) {
     int device = -1;
@@ -211,6 +226,8 @@ static int page_set_access(uint64_t addr, uint64_t bytes, const berm_cu_mem_acce
     if (count == 0)
         return BERM_CU_INVALID_VALUE;
     sim_mapping_t *mapping = sim_mapping_at(addr);
+    if (!mappings_may_open(mapping, count, access, access_count))
+        return BERM_CU_INVALID_DEVICE;
     sim_effects_run();
     sim_page_edit(device, addr, "cuMemSetAccess");
     sim_effects_run();

@@ -2,7 +2,7 @@
 // Peers: contexts whose cuMemAlloc memory another context's kernels may touch. Memory of the VMM
 // calls and of pools says itself which devices may (cuMemSetAccess, cuMemPoolSetAccess).
 //
-// All devices can be peers of all others. Locks: the state's, by sim_enter.
+// All devices can be peers of all others, or none of any (lacks_peers). Locks: the state's, by sim_enter.
 #include "sim.h"
 
 static uint32_t peer_find(const sim_context_t *context, uint64_t handle) {
@@ -30,7 +30,7 @@ static int peer_enable(berm_cu_context_t handle, unsigned flags) {
         return BERM_CU_INVALID_VALUE;
     if (peer == NULL || peer == context)
         return BERM_CU_INVALID_CONTEXT;
-    if (peer->device == context->device)
+    if (peer->device == context->device || sim.config.lacks_peers)
         return BERM_CU_PEER_ACCESS_UNSUPPORTED;
     peers_prune(context);
     if (peer_find(context, peer->handle) < context->peer_count)
@@ -79,7 +79,7 @@ berm_cu_result_t cuDeviceGetP2PAttribute(int *value, int attribute, berm_cu_devi
         else if (!sim_device_is_valid(from) || !sim_device_is_valid(to) || from == to)
             result = BERM_CU_INVALID_DEVICE;
         else
-            *value = attribute == BERM_CU_P2P_ACCESS_SUPPORTED;
+            *value = attribute == BERM_CU_P2P_ACCESS_SUPPORTED && !sim.config.lacks_peers;
     }
     return sim_leave(result);
 }

@@ -74,6 +74,7 @@ typedef struct simcuda_config {
     int is_backed;           // 1: memory has contents, and kernels are host functions (see below)
     int is_realtime;         // 1: the host's clock follows the real one, and waits really wait
     simcuda_costs_t costs;
+    int lacks_peers; // 1: no device has access to another's memory
 } simcuda_config_t;
 
 // The defaults: one 80 GiB device, VMM, "typical" costs, not strict.

@@ -80,6 +80,8 @@ static void device_make(const heap_fixture_options_t *options) {
         config.granule_bytes = options->granule_bytes;
     config.is_strict = !options->is_lenient;
     config.has_ctx_event = !options->lacks_ctx_event;
+    config.is_backed = options->is_backed;
+    config.lacks_peers = options->lacks_peers;
     HEAP_INSIST(simcuda_reset(&config) == 0);
     fixture.devices = config.devices;
 }
@@ -140,9 +142,9 @@ void heap_fixture_check(const char *file, int line) {
         HEAP_INSIST(berm_stats_read(device, &stats) == BERM_OK);
         simcuda_ledger_read(device, &ledger);
         figure_compare(file, line, "reserved bytes", stats.reserved_bytes.current,
-                       ledger.handle_bytes);
-        figure_compare(file, line, "mappings", stats.mappings, ledger.mappings);
-        figure_compare(file, line, "address bytes", stats.address_bytes,
+                       ledger.handle_bytes - ledger.import_bytes);
+        figure_compare(file, line, "mappings", stats.mappings + stats.imports, ledger.mappings);
+        figure_compare(file, line, "address bytes", stats.address_bytes + stats.imported_bytes,
                        ledger.reserved_address_bytes);
     }
 }

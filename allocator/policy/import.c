@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device's imports: see share.h.
+#include "host/mem.h"
+#include "policy/share.h"
+
+static void import_forget(berm_import_t *import) {
+    berm__list_remove(&import->link);
+    berm__mem_free(import, sizeof *import);
+}
+
+static void import_count(berm_device_t *device, const berm_import_t *import) {
+    device->import_count++;
+    device->imported_bytes += import->size_bytes;
+}
+
+static void import_uncount(berm_device_t *device, const berm_import_t *import) {
+    device->import_count--;
+    device->imported_bytes -= import->size_bytes;
+}
+
+// Takes it apart as far as the driver lets it; a mapping that went is counted no more.
+static berm_status_t import_undo(berm_device_t *device, berm_import_t *import) {
+    bool was_mapped = import->is_mapped;
+    berm_status_t status = berm__import_undo(import);
+    if (was_mapped && !import->is_mapped)
+        import_uncount(device, import);
+    return status;
+}
+
+berm_status_t berm__device_import(berm_device_t *device, const berm_import_request_t *request,
+                                  berm_import_t **out) {
+    *out = NULL;
+    berm__device_imports_sweep(device);
+    berm_import_t *import = berm__mem_alloc(sizeof *import);
+    if (import == NULL)
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    berm_status_t status =
+        berm__import_open(import, &device->gpu, request->fd, request->size_bytes);
+    if (status != BERM_OK && berm__import_is_empty(import)) {
+        berm__mem_free(import, sizeof *import);
+        return status;
+    }
+    berm__list_push_back(&device->imports, &import->link);
+    if (import->is_mapped)
+        import_count(device, import);
+    if (status != BERM_OK)
+        return status;
+    import->addr = import->base + request->offset_bytes;
+    import->requested_bytes = request->requested_bytes;
+    *out = import;
+    return BERM_OK;
+}
+
+berm_import_t *berm__device_import_at(berm_device_t *device, berm_addr_t addr) {
+    BERM_LIST_EACH (berm_import_t, import, &device->imports, link)
+        if (import->base != 0 && addr - import->base < import->size_bytes)
+            return import;
+    return NULL;
+}
+
+berm_status_t berm__device_import_end(berm_device_t *device, berm_import_t *import) {
+    berm_status_t status = import_undo(device, import);
+    if (status == BERM_OK)
+        import_forget(import);
+    return status;
+}
+
+void berm__device_imports_sweep(berm_device_t *device) {
+    for (berm_list_t *at = device->imports.next; at != &device->imports;) {
+        berm_import_t *import = BERM_CONTAINER_OF(at, berm_import_t, link);
+        at = at->next;
+        if (import->addr == 0)
+            (void)berm__device_import_end(device, import);
+    }
+}
+
+void berm__device_imports_close(berm_device_t *device, bool is_quiet) {
+    while (!berm__list_is_empty(&device->imports)) {
+        berm_import_t *import = BERM_CONTAINER_OF(device->imports.next, berm_import_t, link);
+        if (is_quiet && import_undo(device, import) != BERM_OK)
+            (void)import_undo(device, import);
+        import_forget(import);
+    }
+}

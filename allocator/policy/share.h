@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device shares: memory of other processes that is mapped here (imports), and devices that
+// may use its memory (peers).
+//
+// Invariant (docs/invariants.md):
+//   I22  import_count and imported_bytes are the number and the sum of the device's imports that
+//        are mapped; each has a handle, addresses, and the caller's address within them
+//
+// An import whose opening failed, and that the driver did not take back, stays in the list with no
+// address for the caller; it is tried again by the next import, by trim and at the close.
+//
+// Locks: the device's, held in all of these; its context is current.
+#ifndef BERM_POLICY_SHARE_H
+#define BERM_POLICY_SHARE_H
+
+#include "policy/pool.h"
+#include "vmm/shared.h"
+
+// What an import is of: bytes [offset, offset + requested) of a handle of size_bytes.
+typedef struct berm_import_request {
+    int fd;
+    uint64_t size_bytes;
+    uint64_t offset_bytes, requested_bytes;
+} berm_import_request_t;
+
+// Maps it. Errors as berm_import. Calls the driver.
+berm_status_t berm__device_import(berm_device_t *device, const berm_import_request_t *request,
+                                  berm_import_t **out);
+
+// The mapped import that holds an address, or is left of one that a close could not end; NULL if
+// none. Walks the list: imports are few, and each costs several driver calls.
+berm_import_t *berm__device_import_at(berm_device_t *device, berm_addr_t addr);
+
+// Ends one that no work uses any more. DRIVER, DEVICE_LOST: it stays in the list, to be tried
+// again.
+berm_status_t berm__device_import_end(berm_device_t *device, berm_import_t *import);
+
+// Ends those whose opening failed.
+void berm__device_imports_sweep(berm_device_t *device);
+
+// Ends all, twice where the driver refuses, and frees the records whatever it says; without a call
+// of the driver if the device may still be at work. The device closes.
+void berm__device_imports_close(berm_device_t *device, bool is_quiet);
+
+// The handle that a live block owns: one that is no other block's and can be exported; NULL if it
+// has none.
+berm_phys_handle_t *berm__block_own_handle(const berm_block_t *block);
+// Another process may have the memory from now on.
+void berm__handle_exported(berm_phys_handle_t *handle);
+
+// Opens what is mapped for `device`, and what will be, to the device `peer`; takes it away again.
+// On failure nothing has changed. Disable: no work of either device is under way.
+berm_status_t berm__device_peer_enable(berm_device_t *device, int peer);
+berm_status_t berm__device_peer_disable(berm_device_t *device, int peer);
+bool berm__device_peer_is_enabled(const berm_device_t *device, int peer);
+
+#endif
