@@ -223,7 +223,7 @@ static int pool_check(berm_audit_t *audit, const berm_pool_t *pool) {
     return broken;
 }
 
-// I22: figures are those of the list, and what is mapped is whole.
+// I24: figures are those of the list, and what is mapped is whole.
 static int imports_check(const berm_audit_t *audit) {
     const berm_device_t *device = audit->device;
     uint64_t count = 0, bytes = 0;
@@ -234,14 +234,14 @@ static int imports_check(const berm_audit_t *audit) {
             continue;
         bool is_its = import->addr == 0 || import->addr - import->base < import->size_bytes;
         if (import->base == 0 || !import->has_handle || !is_its)
-            return berm__audit_fail(audit, 22, import->base,
+            return berm__audit_fail(audit, 24, import->base,
                                     "an import is mapped without a handle or addresses of its own");
         count++;
         bytes += import->size_bytes;
     }
     if (count == device->import_count && bytes == device->imported_bytes)
         return 0;
-    return berm__audit_fail(audit, 22, 0,
+    return berm__audit_fail(audit, 24, 0,
                             "%" PRIu64 " imports of %" PRIu64 " bytes are mapped, %" PRIu64
                             " of %" PRIu64 " bytes are counted",
                             count, bytes, device->import_count, device->imported_bytes);

@@ -270,14 +270,32 @@ static void freed_count(berm_device_t *device, const berm_freed_t *freed) {
         berm__counts_await(device, freed->occupied_bytes);
 }
 
+// Waits for a stream of which there is no record.
+static bool stream_is_done(berm_device_t *device, berm_stream_t handle) {
+    bool is_pushed;
+    berm_cu_result_t result = BERM_CU_SUCCESS;
+    if (handle == BERM_STREAM_NONE)
+        return true;
+    if (berm__gpu_enter(&device->gpu, &is_pushed) != BERM_OK)
+        result = BERM_CU_UNKNOWN;
+    else
+        result = BERM_DRV_CALL(device->gpu.drv, SYNCHRONIZE, stream_synchronize,
+                               (berm_cu_stream_t)handle);
+    berm__gpu_leave(&device->gpu, is_pushed);
+    return result == BERM_CU_SUCCESS;
+}
+
 // Whatever stream is named, if any.
 static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
                                berm_stream_t handle) {
     berm_device_t *device = pool->device;
     berm_stream_ref_t *stream;
-    if (berm__device_stream_take(device, handle, &stream) != BERM_OK)
-        // When all work is done it does not matter which stream was named.
+    if (berm__device_stream_take(device, handle, &stream) != BERM_OK) {
+        // When all work is done it does not matter which stream was named; it may be a peer's.
+        if (!stream_is_done(device, handle))
+            return BERM_ERROR_OUT_OF_HOST_MEMORY;
         return berm__pool_free_waiting(pool, segment, addr, NULL);
+    }
     berm_block_t block;
     berm_freed_t freed;
     berm__mutex_lock(&pool->lock);

@@ -52,15 +52,26 @@ static berm_stream_ref_t *stream_find_locked(berm_device_t *device, berm_stream_
     return NULL;
 }
 
-static void stream_id_read(berm_stream_ref_t *stream) {
+// What the driver says of a stream: its id, and its context where that is not the device's.
+static void stream_ask(berm_stream_ref_t *stream) {
+    berm_drv_t *drv = stream->gpu->drv;
+    berm_cu_stream_t handle = (berm_cu_stream_t)stream->handle;
     bool is_pushed;
     unsigned long long id = 0;
-    if (stream->handle == BERM_STREAM_NONE || stream->gpu->drv->stream_get_id == NULL)
+    berm_cu_context_t context = NULL;
+    if (stream->handle == BERM_STREAM_NONE)
         return;
-    if (berm__gpu_enter(stream->gpu, &is_pushed) == BERM_OK &&
-        BERM_DRV_CALL(stream->gpu->drv, OTHER, stream_get_id, (berm_cu_stream_t)stream->handle,
-                      &id) == BERM_CU_SUCCESS)
-        stream->id = id;
+    stream->is_elsewhere = handle != NULL;
+    if (berm__gpu_enter(stream->gpu, &is_pushed) == BERM_OK) {
+        if (drv->stream_get_id != NULL &&
+            BERM_DRV_CALL(drv, OTHER, stream_get_id, handle, &id) == BERM_CU_SUCCESS)
+            stream->id = id;
+        if (handle != NULL && drv->stream_get_ctx != NULL &&
+            BERM_DRV_CALL(drv, OTHER, stream_get_ctx, handle, &context) == BERM_CU_SUCCESS) {
+            stream->is_elsewhere = context != stream->gpu->context;
+            stream->context = stream->is_elsewhere ? context : NULL;
+        }
+    }
     berm__gpu_leave(stream->gpu, is_pushed);
 }
 
@@ -87,7 +98,7 @@ static berm_status_t stream_add(berm_device_t *device, berm_stream_t handle, uin
     if (stream == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     berm__stream_init(stream, &device->gpu, handle, &device->host_waits);
-    stream_id_read(stream);
+    stream_ask(stream);
     berm__mutex_lock(&device->streams_lock);
     *out = stream_find_locked(device, handle);
     bool is_first = *out == NULL;

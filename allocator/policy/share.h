@@ -3,7 +3,7 @@
 // may use its memory (peers).
 //
 // Invariant (docs/invariants.md):
-//   I22  import_count and imported_bytes are the number and the sum of the device's imports that
+//   I24  import_count and imported_bytes are the number and the sum of the device's imports that
 //        are mapped; each has a handle, addresses, and the caller's address within them
 //
 // An import whose opening failed, and that the driver did not take back, stays in the list with no

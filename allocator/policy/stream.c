@@ -22,10 +22,30 @@ static berm_sealed_t *sealed_at(berm_stream_ref_t *stream, unsigned index) {
     return &stream->sealed[(stream->sealed_first + index) % BERM_STREAM_SEALED_MAX];
 }
 
+static berm_status_t event_take(berm_stream_ref_t *stream, berm_cu_event_t *event) {
+    berm_drv_t *drv = stream->gpu->drv;
+    if (stream->context == NULL)
+        return berm__gpu_event_take(stream->gpu, event);
+    berm_cu_context_t popped = NULL;
+    berm_cu_result_t result = BERM_DRV_CALL(drv, OTHER, ctx_push_current, stream->context);
+    if (result != BERM_CU_SUCCESS)
+        return berm__drv_status(result);
+    result = BERM_DRV_CALL(drv, OTHER, event_create, event, BERM_CU_EVENT_DISABLE_TIMING);
+    (void)BERM_DRV_CALL(drv, OTHER, ctx_pop_current, &popped);
+    return berm__drv_status(result);
+}
+
+static void event_give(berm_stream_ref_t *stream, berm_cu_event_t event) {
+    if (stream->context == NULL)
+        berm__gpu_event_give(stream->gpu, event);
+    else
+        berm__gpu_event_destroy(stream->gpu, event);
+}
+
 static void sealed_pass_oldest(berm_stream_ref_t *stream) {
     berm_sealed_t *oldest = sealed_at(stream, 0);
     stream->passed_ticket = oldest->ticket;
-    berm__gpu_event_give(stream->gpu, oldest->event);
+    event_give(stream, oldest->event);
     stream->sealed_first = (stream->sealed_first + 1) % BERM_STREAM_SEALED_MAX;
     stream->sealed_count--;
 }
@@ -36,9 +56,15 @@ void berm__stream_destroy(berm_stream_ref_t *stream) {
 }
 
 // Where no event can be had for a ticket that was just closed: waits for everything, which needs
-// none. Should even that fail the ticket counts as used again, and the next seal covers it.
-static berm_status_t context_synchronize(berm_stream_ref_t *stream, uint64_t ticket) {
-    berm_cu_result_t result = berm__gpu_synchronize(stream->gpu);
+// none: for the device, or for a stream that is not surely one of the device's context. All work of
+// one that was retired is done. Should even that fail the ticket counts as used again, and the next
+// seal covers it.
+static berm_status_t work_wait(berm_stream_ref_t *stream, uint64_t ticket) {
+    berm_drv_t *drv = stream->gpu->drv;
+    berm_cu_result_t result =
+        stream->is_elsewhere && !stream->is_retired
+            ? BERM_DRV_CALL(drv, SYNCHRONIZE, stream_synchronize, (berm_cu_stream_t)stream->handle)
+            : berm__gpu_synchronize(stream->gpu);
     ++*stream->host_waits;
     if (result != BERM_CU_SUCCESS) {
         atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
@@ -63,22 +89,22 @@ berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
     uint64_t ticket = atomic_fetch_add(&stream->open_ticket, 1);
     bool is_context = stream->handle == BERM_STREAM_NONE;
     if (stream->is_retired || (is_context && !stream->gpu->has_ctx_event))
-        return context_synchronize(stream, ticket);
+        return work_wait(stream, ticket);
     if (stream->sealed_count == BERM_STREAM_SEALED_MAX) {
         berm_sealed_t *newest = sealed_at(stream, stream->sealed_count - 1);
         if (event_record(stream, newest->event) != BERM_CU_SUCCESS)
-            return context_synchronize(stream, ticket);
+            return work_wait(stream, ticket);
         newest->ticket = ticket;
         return BERM_OK;
     }
     berm_cu_event_t event = NULL;
-    berm_status_t status = berm__gpu_event_take(stream->gpu, &event);
+    berm_status_t status = event_take(stream, &event);
     if (status == BERM_OK && event_record(stream, event) != BERM_CU_SUCCESS) {
-        berm__gpu_event_give(stream->gpu, event);
+        event_give(stream, event);
         status = BERM_ERROR_DRIVER;
     }
     if (status != BERM_OK)
-        return context_synchronize(stream, ticket);
+        return work_wait(stream, ticket);
     stream->sealed_count++;
     *sealed_at(stream, stream->sealed_count - 1) =
         (berm_sealed_t){.ticket = ticket, .event = event};

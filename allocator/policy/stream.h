@@ -38,6 +38,10 @@ typedef struct berm_stream {
     berm_gpu_t *gpu;
     berm_stream_t handle; // the caller's; BERM_STREAM_NONE: the whole context
     uint64_t id;          // cuStreamGetId, 0 where the driver has none
+    // A stream of a peer, or of a context that the program made: its events are of that context,
+    // and of no use to the device's store.
+    berm_cu_context_t context; // NULL: the device's primary one, or not known
+    bool is_elsewhere;         // surely or perhaps not of the device's context
     bool
         is_retired; // the caller destroyed it: no driver call may name it; device's and pool's lock
     atomic_bool is_open_used;         // something may hold the open ticket

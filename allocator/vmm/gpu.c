@@ -69,14 +69,14 @@ berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal) {
 }
 
 // What is not given back now never is: once more, if the driver refuses.
-static void event_destroy(berm_gpu_t *gpu, berm_cu_event_t event) {
+void berm__gpu_event_destroy(berm_gpu_t *gpu, berm_cu_event_t event) {
     if (BERM_DRV_CALL(gpu->drv, OTHER, event_destroy, event) != BERM_CU_SUCCESS)
         (void)BERM_DRV_CALL(gpu->drv, OTHER, event_destroy, event);
 }
 
 void berm__gpu_close(berm_gpu_t *gpu) {
     while (gpu->event_count > 0)
-        event_destroy(gpu, gpu->events[--gpu->event_count]);
+        berm__gpu_event_destroy(gpu, gpu->events[--gpu->event_count]);
     if (BERM_DRV_CALL(gpu->drv, OTHER, primary_ctx_release, gpu->device) != BERM_CU_SUCCESS)
         (void)BERM_DRV_CALL(gpu->drv, OTHER, primary_ctx_release, gpu->device);
 }
@@ -121,5 +121,5 @@ void berm__gpu_event_give(berm_gpu_t *gpu, berm_cu_event_t event) {
     if (gpu->event_count < BERM_GPU_EVENTS_MAX)
         gpu->events[gpu->event_count++] = event;
     else
-        event_destroy(gpu, event);
+        berm__gpu_event_destroy(gpu, event);
 }

@@ -56,5 +56,7 @@ berm_cu_result_t berm__gpu_synchronize(berm_gpu_t *gpu);
 // An event without timing, from the store or new. Calls the driver on a miss.
 berm_status_t berm__gpu_event_take(berm_gpu_t *gpu, berm_cu_event_t *event);
 void berm__gpu_event_give(berm_gpu_t *gpu, berm_cu_event_t event);
+// For an event that is of no use to the store.
+void berm__gpu_event_destroy(berm_gpu_t *gpu, berm_cu_event_t event);
 
 #endif
