@@ -96,6 +96,7 @@ typedef struct berm_stats {
     uint64_t poisoned_bytes;          // addresses never used again after a driver error
     uint64_t host_metadata_bytes;     // host memory of berm's own records, all devices (below)
     berm_driver_calls_t driver_calls; // of the whole process
+    uint64_t exported_bytes;          // of reserved: what other processes may have
     uint64_t imports;                 // other processes' memory that is mapped: how many,
     uint64_t imported_bytes;          // and how much; no part of what is above (berm_share.h)
 } berm_stats_t;

@@ -74,6 +74,8 @@ static int idle_list_check(const berm_audit_t *audit, const berm_store_t *store,
             wrong = "mapped";
         else if (handle->store != store)
             wrong = "in another store than its own";
+        else if (handle->is_exported)
+            return berm__audit_fail(audit, 25, 0, "a handle that was exported is idle");
         else if (granules != 0 ? handle->granules != granules : has_list)
             wrong = "in the list of another size";
         if (wrong != NULL)
@@ -134,6 +136,30 @@ static int aliased_check(const berm_audit_t *audit, const berm_pool_t *pool, uin
                             counted, count > counted ? "more" : "fewer");
 }
 
+// I25: what was exported and is mapped nowhere leaves; the sum over all that was exported.
+static int exports_check(const berm_audit_t *audit, uint64_t *leaving) {
+    const berm_phys_t *phys = &audit->device->phys;
+    uint64_t granules = 0;
+    *leaving = 0;
+    for (const berm_list_t *link = phys->leaving.next;
+         link != &phys->leaving && *leaving <= phys->leaving_count; link = link->next, ++*leaving) {
+        const berm_phys_handle_t *handle =
+            BERM_CONTAINER_OF((uintptr_t)link, berm_phys_handle_t, link);
+        if (!handle->is_exported || handle->segment != NULL)
+            return berm__audit_fail(audit, 25, 0, "a handle that leaves %s",
+                                    handle->is_exported ? "is mapped" : "was never exported");
+        granules += handle->granules;
+    }
+    uint64_t bytes = audit->sums.exported_bytes + (granules << phys->gpu->lg_granule);
+    if (*leaving == phys->leaving_count && granules == phys->leaving_granules &&
+        bytes == phys->exported_bytes)
+        return 0;
+    return berm__audit_fail(audit, 25, 0,
+                            "%" PRIu64 " handles leave and %" PRIu64
+                            " bytes were exported, %" PRIu64 " and %" PRIu64 " are counted",
+                            *leaving, bytes, phys->leaving_count, phys->exported_bytes);
+}
+
 // I10, I11, I17, I30.
 static int phys_check(const berm_audit_t *audit) {
     const berm_phys_t *phys = &audit->device->phys;
@@ -144,8 +170,13 @@ static int phys_check(const berm_audit_t *audit) {
     BERM_LIST_EACH (const berm_pool_t, pool, &audit->device->pools, link)
         if (broken == 0)
             broken = aliased_check(audit, pool, &idle, &idle_granules);
+    uint64_t leaving = 0;
+    if (broken == 0)
+        broken = exports_check(audit, &leaving);
     if (broken != 0)
         return broken;
+    idle += leaving;
+    idle_granules += phys->leaving_granules;
     if (phys->stale_mappings != audit->sums.stale_mappings)
         return berm__audit_fail(audit, 30, 0,
                                 "%" PRIu64 " mappings are stale, %" PRIu64 " are counted",

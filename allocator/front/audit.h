@@ -10,7 +10,7 @@
 // What must agree with figures that are kept elsewhere.
 typedef struct berm_audit_sums {
     uint64_t mapped_handles, mapped_bytes;
-    uint64_t poisoned_bytes, address_bytes;
+    uint64_t poisoned_bytes, address_bytes, exported_bytes;
     uint64_t stale_mappings;
     uint64_t requested_bytes, allocated_bytes, awaited_bytes, blocks;
 } berm_audit_sums_t;

@@ -106,7 +106,12 @@ static int mapped_check(berm_audit_t *audit, const berm_segment_t *segment,
             broken = ticket_check(audit, segment, *at + i);
         if (broken != 0)
             return broken;
+        if (handle->is_exported && range->state == BERM_RANGE_FREE)
+            return berm__audit_fail(audit, 25, granule_addr(segment, *at),
+                                    "a handle that was exported is behind a free range");
         audit->sums.mapped_handles++;
+        if (handle->is_exported)
+            audit->sums.exported_bytes += (uint64_t)handle->granules << segment->gpu->lg_granule;
         audit->sums.mapped_bytes += (uint64_t)handle->granules << segment->gpu->lg_granule;
         *at += handle->granules;
     }

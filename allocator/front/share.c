@@ -37,16 +37,21 @@ berm_status_t berm__import_or_unknown(berm_addr_t addr) {
 
 // --- exporting ---------------------------------------------------------------------------------
 
-// The handle of a live block, and the size that was asked for. The device's lock is held.
-static berm_status_t handle_find(berm_segment_t *segment, berm_addr_t addr,
-                                 berm_phys_handle_t **handle, uint64_t *requested_bytes) {
+// The handle of a live block, marked before the driver makes a descriptor: a free that comes
+// between must not give it to another block. The device's lock is held.
+static berm_status_t handle_mark(berm_segment_t *segment, berm_addr_t addr,
+                                 berm_phys_handle_t **handle, bool *was_exported,
+                                 uint64_t *requested_bytes) {
     berm_block_t block;
     berm_pool_t *pool = segment->pool;
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     *handle = status == BERM_OK ? berm__block_own_handle(&block) : NULL;
-    if (*handle != NULL)
+    if (*handle != NULL) {
+        *was_exported = (*handle)->is_exported;
         *requested_bytes = block.range->as.block.requested_bytes;
+        berm__handle_exported_set(*handle, true);
+    }
     berm__mutex_unlock(&pool->lock);
     return status == BERM_OK && *handle == NULL ? BERM_ERROR_NOT_EXPORTABLE : status;
 }
@@ -54,18 +59,23 @@ static berm_status_t handle_find(berm_segment_t *segment, berm_addr_t addr,
 static berm_status_t export_locked(berm_segment_t *segment, berm_addr_t addr,
                                    berm_exported_t *exported) {
     berm_phys_handle_t *handle;
-    bool is_pushed;
-    berm_status_t status = handle_find(segment, addr, &handle, &exported->requested_bytes);
+    berm_gpu_t *gpu = segment->gpu;
+    berm_pool_t *pool = segment->pool;
+    bool is_pushed, was_exported;
+    berm_status_t status =
+        handle_mark(segment, addr, &handle, &was_exported, &exported->requested_bytes);
     if (status != BERM_OK)
         return status;
-    berm_gpu_t *gpu = segment->gpu;
     status = berm__gpu_enter(gpu, &is_pushed);
     if (status == BERM_OK)
         status = berm__handle_export(gpu, handle->handle, &exported->fd);
     berm__gpu_leave(gpu, is_pushed);
-    if (status != BERM_OK)
+    if (status != BERM_OK) {
+        berm__mutex_lock(&pool->lock);
+        berm__handle_exported_set(handle, was_exported);
+        berm__mutex_unlock(&pool->lock);
         return status;
-    berm__handle_exported(handle);
+    }
     exported->device = gpu->ordinal;
     exported->size_bytes = (uint64_t)handle->granules << gpu->lg_granule;
     return BERM_OK;

@@ -148,7 +148,10 @@ static void emit_handles(berm_emit_t *emit, const berm_segment_t *segment, uint6
         }
         uint64_t first = at, count = 0;
         uint32_t granules = handle->granules;
-        for (; at < end && handle != NULL && handle->granules == granules; count++) {
+        bool is_exported = handle->is_exported;
+        for (; at < end && handle != NULL && handle->granules == granules &&
+               handle->is_exported == is_exported;
+             count++) {
             at += granules;
             handle = at < end ? segment->handle_of[at] : NULL;
         }
@@ -156,6 +159,7 @@ static void emit_handles(berm_emit_t *emit, const berm_segment_t *segment, uint6
         berm__emit_u64(emit, "first_granule", first);
         berm__emit_u64(emit, "granules", granules);
         berm__emit_u64(emit, "count", count);
+        berm__emit_bool(emit, "is_exported", is_exported);
         berm__emit_object_end(emit);
     }
 }
@@ -278,6 +282,7 @@ static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_u64(emit, "out_of_memory", device->out_of_memory);
     berm__emit_u64(emit, "poisoned_bytes", device->poisoned_bytes);
     berm__emit_u64(emit, "requests", device->request_count);
+    berm__emit_u64(emit, "exported_bytes", phys->exported_bytes);
     berm__emit_u64(emit, "imports", device->import_count);
     berm__emit_u64(emit, "imported_bytes", device->imported_bytes);
     berm__emit_object_end(emit);
@@ -316,6 +321,13 @@ static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_array_begin(emit, "idle_handles");
     for (unsigned i = 0; i < phys->store_count; i++)
         emit_store(emit, &phys->stores[i]);
+    berm__emit_array_end(emit);
+    berm__emit_array_begin(emit, "leaving_handles");
+    BERM_LIST_EACH (const berm_phys_handle_t, handle, &phys->leaving, link) {
+        berm__emit_object_begin(emit, NULL);
+        berm__emit_u64(emit, "granules", handle->granules);
+        berm__emit_object_end(emit);
+    }
     berm__emit_array_end(emit);
     berm__emit_array_begin(emit, "pools");
     BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link)

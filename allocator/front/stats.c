@@ -52,6 +52,7 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->retries = device->retries;
     stats->out_of_memory = device->out_of_memory;
     stats->poisoned_bytes = device->poisoned_bytes;
+    stats->exported_bytes = phys->exported_bytes;
     stats->imports = device->import_count;
     stats->imported_bytes = device->imported_bytes;
     berm__mutex_unlock(&device->lock);

@@ -37,6 +37,13 @@ uint64_t berm__device_cached_bytes(berm_device_t *device) {
     return device->phys.reserved_bytes - active_bytes;
 }
 
+uint64_t berm__device_unallocated_bytes(berm_device_t *device) {
+    berm__mutex_lock(&device->figures_lock);
+    uint64_t allocated_bytes = device->allocated.current;
+    berm__mutex_unlock(&device->figures_lock);
+    return device->phys.reserved_bytes - allocated_bytes;
+}
+
 // --- streams -----------------------------------------------------------------------------------
 
 static berm_stream_ref_t *stream_find_locked(berm_device_t *device, berm_stream_t handle) {

@@ -92,6 +92,8 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
 
 // Reserved and free, exact once the threads' counts are merged. Locked.
 uint64_t berm__device_cached_bytes(berm_device_t *device);
+// The same, with what is awaited: it is cached once it has been waited for.
+uint64_t berm__device_unallocated_bytes(berm_device_t *device);
 
 // Physical bytes that may still be created under the limit. Locked.
 static inline uint64_t berm__device_growth_bytes(const berm_device_t *device) {

@@ -30,6 +30,10 @@ berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
 }
 
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
+    if (BERM_UNLIKELY(berm__range_is_exported(pool, segment, range))) {
+        berm__export_retire(pool, segment, range);
+        return;
+    }
     berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
                              berm__pool_has_order(pool) ? berm__stream_ticket(pool->stream)
                                                         : BERM_TICKET_NONE);

@@ -322,6 +322,12 @@ static bool block_has_uses(const berm_block_t *block) {
     return false;
 }
 
+// An exported block is not reused in its stream's order but unmapped: it waits for that stream too.
+static bool block_waits_for_own(const berm_block_t *block) {
+    return block->slab == NULL && berm__pool_has_order(block->pool) &&
+           berm__range_is_exported(block->pool, block->segment, block->range);
+}
+
 static void block_give(const berm_block_t *block) {
     if (block->slab != NULL)
         berm__small_give(block->pool, block->slab, block->slot);
@@ -339,8 +345,9 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
     if (waits_for_stream && stream != pool->stream)
         (void)berm__pool_use_add(block, stream);
     berm_use_t *uses = uses_detach(block);
-    if (waits_for_stream && stream == pool->stream) {
-        berm_use_t *own = berm__use_take(pool, stream, block->slot);
+    bool waits_for_own = waits_for_stream && stream == pool->stream;
+    if (waits_for_own || block_waits_for_own(block)) {
+        berm_use_t *own = berm__use_take(pool, pool->stream, block->slot);
         own->next = uses;
         uses = own;
     }
@@ -371,7 +378,8 @@ static bool block_claim(const berm_block_t *block, berm_freed_t *freed) {
 }
 
 berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed) {
-    if (block_has_uses(block) || block->pool->stream->handle == BERM_STREAM_NONE)
+    if (block_has_uses(block) || block->pool->stream->handle == BERM_STREAM_NONE ||
+        block_waits_for_own(block))
         return BERM_ERROR_STATE;
     if (!block_claim(block, freed))
         return BERM_ERROR_DOUBLE_FREE;
@@ -388,7 +396,7 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
             return status;
     }
     if (!berm__node_slab_reserve(&pool->deferred_nodes, 1) ||
-        !berm__node_slab_reserve(&pool->use_nodes, 1))
+        !berm__node_slab_reserve(&pool->use_nodes, 2))
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     if (!block_claim(block, freed))
         return BERM_ERROR_DOUBLE_FREE;
@@ -439,8 +447,10 @@ berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment
         status = BERM_ERROR_DOUBLE_FREE;
     if (status == BERM_OK) {
         uses = uses_detach(&block);
+        berm_stream_ref_t *own = block_waits_for_own(&block) ? pool->stream : stream;
         berm__mutex_unlock(&pool->lock);
-        if (uses_wait(&pool->device->gpu, uses, stream) != BERM_OK)
+        if (uses_wait(&pool->device->gpu, uses, stream) != BERM_OK ||
+            (own != stream && uses_wait(&pool->device->gpu, NULL, own) != BERM_OK))
             status = BERM_ERROR_OUT_OF_HOST_MEMORY; // better kept than reused under running work
         berm__mutex_lock(&pool->lock);
         if (status != BERM_OK) {

@@ -235,6 +235,12 @@ berm_status_t berm__owned_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
                               berm_place_t *place);
 berm_status_t berm__owned_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                               berm_place_t *place);
+// A block of such a group that another process may have: its range is never free again. The pool's
+// lock is held, or the device's. Retire unmaps one that nobody uses any more and gives its handle
+// back to the driver; both locks are held, and the pool's is given up meanwhile. (export.c)
+bool berm__range_is_exported(const berm_pool_t *pool, const berm_segment_t *segment,
+                             const berm_range_t *range);
+void berm__export_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
     return (pool->group->traits & BERM_GROUP_EXPORTABLE) != 0;
 }

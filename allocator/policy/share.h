@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device shares: memory of other processes that is mapped here (imports), and devices that
-// may use its memory (peers).
+// What a device shares: memory of other processes that is mapped here (imports), its own that other
+// processes may have (exports), and devices that may use its memory (peers).
 //
-// Invariant (docs/invariants.md):
+// Invariants (docs/invariants.md):
 //   I24  import_count and imported_bytes are the number and the sum of the device's imports that
 //        are mapped; each has a handle, addresses, and the caller's address within them
+//   I25  exported_bytes is the sum over handles that were exported; behind a FREE range there is
+//        none, and those that are mapped nowhere are in the list `leaving` and in no idle list
 //
 // An import whose opening failed, and that the driver did not take back, stays in the list with no
 // address for the caller; it is tried again by the next import, by trim and at the close.
@@ -45,8 +47,9 @@ void berm__device_imports_close(berm_device_t *device, bool is_quiet);
 // The handle that a live block owns: one that is no other block's and can be exported; NULL if it
 // has none.
 berm_phys_handle_t *berm__block_own_handle(const berm_block_t *block);
-// Another process may have the memory from now on.
-void berm__handle_exported(berm_phys_handle_t *handle);
+// Another process may have the memory from now on, or cannot, after all. The pool's lock is held
+// too.
+void berm__handle_exported_set(berm_phys_handle_t *handle, bool is_exported);
 
 // Opens what is mapped for `device`, and what will be, to the device `peer`; takes it away again.
 // On failure nothing has changed. Disable: no work of either device is under way.

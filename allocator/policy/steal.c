@@ -220,17 +220,21 @@ berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
     return status;
 }
 
+// Free, or so once its streams are done. Memory that other processes may have is theirs.
+static bool range_is_obtainable(const berm_pool_t *pool, const berm_segment_t *segment,
+                                const berm_range_t *range) {
+    berm_range_state_t state = berm__range_state(range);
+    return state == BERM_RANGE_FREE ||
+           (state == BERM_RANGE_AWAITED && !berm__range_is_exported(pool, segment, range));
+}
+
 // Whole handles in the runs of free and awaited ranges of a segment.
-static uint64_t segment_obtainable(const berm_segment_t *segment) {
+static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t *segment) {
     uint64_t granules = 0;
     for (const berm_range_t *range = segment->ranges.first; range != NULL;) {
         uint64_t start = range->start_bytes, size = 0, first, count;
-        for (; range != NULL; range = range->next) {
-            berm_range_state_t state = berm__range_state(range);
-            if (state != BERM_RANGE_FREE && state != BERM_RANGE_AWAITED)
-                break;
+        for (; range != NULL && range_is_obtainable(pool, segment, range); range = range->next)
             size += range->size_bytes;
-        }
         if (size > 0 && berm__segment_whole_handles(segment, start, size, &first, &count))
             granules += count;
         if (range != NULL)
@@ -245,7 +249,7 @@ uint64_t berm__steal_obtainable(berm_pool_t *pool) {
         return 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
-        granules += segment_obtainable(segment);
+        granules += segment_obtainable(pool, segment);
     berm__mutex_unlock(&pool->lock);
     return granules;
 }

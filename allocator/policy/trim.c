@@ -28,7 +28,7 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     *released_bytes = 0;
     berm__device_imports_sweep(device);
     (void)berm__caches_drain(device);
-    if (berm__device_cached_bytes(device) <= keep_bytes)
+    if (berm__device_unallocated_bytes(device) <= keep_bytes)
         return BERM_OK;
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
         if (status == BERM_OK && berm__group_may_move(pool->group))

@@ -21,6 +21,7 @@ void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes) {
     phys->large_granules = granules < 1 ? 1 : (uint32_t)granules;
     store_init(&phys->stores[0], phys, &gpu->prop);
     phys->store_count = 1;
+    berm__list_init(&phys->leaving);
     berm__node_slab_init(&phys->nodes, sizeof(berm_phys_handle_t));
 }
 
@@ -107,6 +108,13 @@ static berm_list_t *idle_list(berm_store_t *store, uint32_t granules, uint64_t *
 
 static void idle_remove(berm_phys_handle_t *handle) {
     uint64_t *count;
+    berm_phys_t *phys = handle->store->phys;
+    if (handle->is_exported) {
+        berm__list_remove(&handle->link);
+        phys->leaving_count--;
+        phys->leaving_granules -= handle->granules;
+        return;
+    }
     berm_list_t *idle = idle_list(handle->store, handle->granules, &count);
     berm__list_remove(&handle->link);
     --*count;
@@ -161,7 +169,14 @@ void berm__store_give(berm_phys_handle_t *handle) {
     berm_list_t *idle = handle->aliased != NULL
                             ? aliased_list(handle->aliased, handle->granules, &count)
                             : idle_list(handle->store, handle->granules, &count);
+    berm_phys_t *phys = handle->store->phys;
     handle->segment = NULL;
+    if (handle->is_exported) {
+        berm__list_push_back(&phys->leaving, &handle->link);
+        phys->leaving_count++;
+        phys->leaving_granules += handle->granules;
+        return;
+    }
     berm__list_push_front(idle, &handle->link);
     ++*count;
     if (idle == &handle->store->idle_odd)
@@ -176,6 +191,8 @@ berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle) 
     phys->handle_count--;
     phys->reserved_bytes -= handle_bytes(phys, handle);
     phys->released_bytes += handle_bytes(phys, handle);
+    if (handle->is_exported)
+        phys->exported_bytes -= handle_bytes(phys, handle);
     berm__node_slab_give(&phys->nodes, handle);
     return BERM_OK;
 }
@@ -220,11 +237,15 @@ berm_status_t berm__store_release_idle(berm_store_t *store, uint64_t keep_bytes)
                              : status;
 }
 
+berm_status_t berm__phys_release_leaving(berm_phys_t *phys) {
+    return idle_release(phys, &phys->leaving, UINT64_MAX, 0);
+}
+
 berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes) {
-    berm_status_t status = BERM_OK;
+    berm_status_t status = BERM_OK, leaving = berm__phys_release_leaving(phys);
     for (unsigned i = phys->store_count; i-- > 0 && status == BERM_OK;)
         status = berm__store_release_idle(&phys->stores[i], keep_bytes);
-    return status;
+    return status != BERM_OK ? status : leaving;
 }
 
 berm_status_t berm__store_release_newest(berm_store_t *store, uint64_t small, uint64_t large) {

@@ -38,6 +38,7 @@ typedef struct berm_phys_handle {
     struct berm_aliased *aliased; // of the only pool that may use it yet; NULL: anyone may
     uint64_t ticket;              // up to which that pool's stream may use it elsewhere
     uint32_t granules;
+    bool is_exported; // other processes may have it: it is never mapped for another block
 } berm_phys_handle_t;
 
 // Idle handles that work of one stream may still use at their old addresses (remap:alias).
@@ -64,6 +65,10 @@ typedef struct berm_phys {
     uint64_t mapping_count, mapping_peak;
     uint64_t stale_mappings; // of addresses whose pages have moved on; not in mapping_count
     uint64_t moved_bytes;
+    uint64_t exported_bytes; // of handles that were exported
+    // Exported handles that are mapped nowhere: idle for nobody, they go back to the driver.
+    berm_list_t leaving;
+    uint64_t leaving_count, leaving_granules;
     unsigned store_count;
     berm_store_t stores[BERM_STORES_MAX];
     berm_node_slab_t nodes;
@@ -94,7 +99,8 @@ berm_status_t berm__store_create(berm_store_t *store, uint32_t granules);
 bool berm__store_has(berm_store_t *store, uint32_t granules);
 // Takes an idle handle of exactly `granules`, or NULL; the caller maps it or gives it back.
 berm_phys_handle_t *berm__store_take(berm_store_t *store, uint32_t granules);
-// Makes a handle that is mapped nowhere any more idle, in its own store, or in the lists it names.
+// Makes a handle that is mapped nowhere any more idle, in its own store, or in the lists it names;
+// one that was exported leaves.
 void berm__store_give(berm_phys_handle_t *handle);
 
 void berm__aliased_init(berm_aliased_t *aliased);
@@ -105,15 +111,17 @@ static inline uint64_t berm__aliased_granules(const berm_aliased_t *aliased,
     return aliased->small_count + aliased->large_count * large_granules;
 }
 
-// Gives one idle handle back to the driver. On failure it stays idle. Calls the driver.
+// Gives back the handles that leave. On failure what is left is left. Calls the driver.
+berm_status_t berm__phys_release_leaving(berm_phys_t *phys);
+// Gives one idle or leaving handle back to the driver. On failure it stays so. Calls the driver.
 berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle);
 
 // Turns an idle large handle into idle small ones (release, then create, so that the sum is never
 // above what it was). On failure what could not be created is gone from reserved. Calls the driver.
 berm_status_t berm__store_split_large(berm_store_t *store);
 
-// Releases idle handles until reserved is at most `keep_bytes` or none is idle; the usual store's
-// last, since they serve most. Calls the driver.
+// Releases handles that leave, then idle ones until reserved is at most `keep_bytes` or none is
+// idle; the usual store's last, since they serve most. Calls the driver.
 berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes);
 // The same of one store.
 berm_status_t berm__store_release_idle(berm_store_t *store, uint64_t keep_bytes);

@@ -110,9 +110,10 @@ def check_segment(segment, granule_bytes):
 
 def check_device(device):
     granule_bytes, statistics = device["granule_bytes"], device["statistics"]
-    idle = device["idle_handles"]
-    reserved = sum(item["granules"] * item["count"] for item in idle) * granule_bytes
-    handles = sum(item["count"] for item in idle)
+    idle, leaving = device["idle_handles"], device["leaving_handles"]
+    exported = sum(item["granules"] for item in leaving) * granule_bytes
+    reserved = sum(item["granules"] * item["count"] for item in idle) * granule_bytes + exported
+    handles = sum(item["count"] for item in idle) + len(leaving)
     mappings = live = requested = blocks = awaited = span = 0
     for pool in device["pools"]:
         awaited += pool["deferred_bytes"]
@@ -125,6 +126,12 @@ def check_device(device):
         reserved, handles, mappings = reserved + sums[0], handles + sums[1], mappings + sums[1]
         live, requested, blocks = live + sums[2], requested + sums[3], blocks + sums[4]
         span += sum(segment["span_bytes"] for segment in pool["segments"])
+        exported += sum(run["granules"] * run["count"] * granule_bytes for segment in
+                        pool["segments"] for run in segment["handles"] if run["is_exported"])
+    same("exported bytes", exported, statistics["exported_bytes"])
+    imports = [item["size_bytes"] for item in device["imports"] if item["is_mapped"]]
+    same("imports", [len(imports), sum(imports)],
+         [statistics["imports"], statistics["imported_bytes"]])
     now = {name: statistics[name]["current"] for name in statistics
            if isinstance(statistics[name], dict)}
     same("physical bytes, each once", reserved, now["reserved_bytes"])
