@@ -26,12 +26,11 @@ static berm_status_t event_take(berm_stream_ref_t *stream, berm_cu_event_t *even
     berm_drv_t *drv = stream->gpu->drv;
     if (stream->context == NULL)
         return berm__gpu_event_take(stream->gpu, event);
-    berm_cu_context_t popped = NULL;
-    berm_cu_result_t result = BERM_DRV_CALL(drv, OTHER, ctx_push_current, stream->context);
+    berm_cu_result_t result = berm__gpu_push(stream->gpu, stream->context);
     if (result != BERM_CU_SUCCESS)
         return berm__drv_status(result);
     result = BERM_DRV_CALL(drv, OTHER, event_create, event, BERM_CU_EVENT_DISABLE_TIMING);
-    (void)BERM_DRV_CALL(drv, OTHER, ctx_pop_current, &popped);
+    berm__gpu_pop(stream->gpu);
     return berm__drv_status(result);
 }
 

@@ -81,6 +81,17 @@ void berm__gpu_close(berm_gpu_t *gpu) {
         (void)BERM_DRV_CALL(gpu->drv, OTHER, primary_ctx_release, gpu->device);
 }
 
+berm_cu_result_t berm__gpu_push(berm_gpu_t *gpu, berm_cu_context_t context) {
+    return BERM_DRV_CALL(gpu->drv, OTHER, ctx_push_current, context);
+}
+
+// Once more, if the driver refuses: the caller's own context is to be current again.
+void berm__gpu_pop(berm_gpu_t *gpu) {
+    berm_cu_context_t popped = NULL;
+    if (BERM_DRV_CALL(gpu->drv, OTHER, ctx_pop_current, &popped) != BERM_CU_SUCCESS)
+        (void)BERM_DRV_CALL(gpu->drv, OTHER, ctx_pop_current, &popped);
+}
+
 berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed) {
     *is_pushed = false;
     if (atomic_load(&gpu->drv->is_gone))
@@ -88,16 +99,15 @@ berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed) {
     berm_cu_context_t current = NULL;
     berm_cu_result_t result = BERM_DRV_CALL(gpu->drv, OTHER, ctx_get_current, &current);
     if (result == BERM_CU_SUCCESS && current != gpu->context) {
-        result = BERM_DRV_CALL(gpu->drv, OTHER, ctx_push_current, gpu->context);
+        result = berm__gpu_push(gpu, gpu->context);
         *is_pushed = result == BERM_CU_SUCCESS;
     }
     return berm__drv_status(result);
 }
 
 void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed) {
-    berm_cu_context_t popped = NULL;
     if (is_pushed)
-        (void)BERM_DRV_CALL(gpu->drv, OTHER, ctx_pop_current, &popped);
+        berm__gpu_pop(gpu);
 }
 
 berm_cu_result_t berm__gpu_edit_begin(berm_gpu_t *gpu) {

@@ -42,6 +42,9 @@ void berm__gpu_close(berm_gpu_t *gpu);
 // it. Calls the driver.
 berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed);
 void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed);
+// Another context, and back.
+berm_cu_result_t berm__gpu_push(berm_gpu_t *gpu, berm_cu_context_t context);
+void berm__gpu_pop(berm_gpu_t *gpu);
 
 // Whether the device says yes to a CUdevice_attribute; old drivers do not know every one, which is
 // a no. Calls the driver.

@@ -34,6 +34,9 @@ static bool status_is_plausible(berm_status_t status) {
     case BERM_ERROR_DRIVER:
     case BERM_ERROR_NO_DRIVER:
     case BERM_ERROR_NO_VMM:
+    case BERM_ERROR_UNSUPPORTED:
+    case BERM_ERROR_IMPORT_FD:
+    case BERM_ERROR_IMPORT_SIZE:
         return true;
     default:
         return false;
@@ -71,6 +74,7 @@ static void scenario_fail_each(const fault_scenario_t *scenario, int result) {
         bool is_short =
             outcome.seen[BERM_ERROR_LIMIT] > 0 || outcome.seen[BERM_ERROR_OUT_OF_DEVICE_MEMORY] > 0;
         cr_assert(outcome.failed_again == 0 || outcome.seen[BERM_ERROR_NO_VMM] > 0 ||
+                      outcome.seen[BERM_ERROR_UNSUPPORTED] > 0 ||
                       (is_short && outcome.poisoned_bytes > 0),
                   "%s: what failed with call %llu fails again", scenario->name,
                   (unsigned long long)nth);

@@ -7,10 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/rng.h"
 #include "berm_introspect.h"
+#include "berm_share.h"
+#include "tests/support/exportable.h"
+#include "tests/support/peer_device.h"
+#include "tests/support/raw_share.h"
 
 enum {
     STREAMS = 3,
@@ -144,6 +150,87 @@ static void scenario_giving_back(void) {
     (void)block_alloc(BERM_MIB(2), run.streams[1]);
 }
 
+static berm_status_t block_export(uint64_t size_bytes, fault_block_t *block) {
+    berm_status_t status;
+    *block = (fault_block_t){.size_bytes = size_bytes, .owner = run.streams[0]};
+    block->addr = exportable_alloc(size_bytes, run.streams[0], &status);
+    if (status == BERM_OK)
+        heap_use(run.streams[0], block->addr, size_bytes, 50000);
+    return status;
+}
+
+static void import_use(berm_addr_t addr, void *stream) {
+    heap_use(stream, addr, BERM_MIB(2), 50000);
+    (void)TRY(berm_import_close(addr, stream));
+}
+
+// A message that was received is gone, also where the import failed.
+static void block_pass(int sockets[2], const fault_block_t *block) {
+    berm_addr_t addr = 0;
+    for (int attempt = 0; attempt < 2 && addr == 0; attempt++) {
+        if (!TRY(berm_share_send(sockets[0], block->addr)))
+            return;
+        (void)call_note(berm_share_receive(sockets[1], 0, &addr, NULL), "berm_share_receive");
+    }
+    run.outcome->failed_again += addr == 0;
+    if (addr == 0)
+        return;
+    heap_stream_follow(run.streams[1], run.streams[0]);
+    import_use(addr, run.streams[1]);
+}
+
+static void scenario_share(void) {
+    fault_block_t blocks[3];
+    int sockets[2], fd = -1, raw = raw_export(BERM_MIB(4), 0);
+    uint64_t size_bytes;
+    berm_addr_t addr;
+    HEAP_INSIST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        (void)TRY(block_export(BERM_MIB(2) << i, &blocks[i]));
+    if (TRY(berm_import(raw, BERM_MIB(4), 0, &addr)))
+        import_use(addr, run.streams[1]);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++) {
+        if (blocks[i].addr != 0 && TRY(berm_export(blocks[i].addr, &fd, &size_bytes)))
+            HEAP_INSIST(close(fd) == 0);
+        if (blocks[i].addr != 0)
+            block_pass(sockets, &blocks[i]);
+    }
+    block_free(&blocks[0], run.streams[0]);
+    block_free(&blocks[1], run.streams[1]);
+    block_free(&blocks[2], BERM_STREAM_NONE);
+    (void)TRY(block_export(BERM_MIB(4), &blocks[1]));
+    (void)TRY(berm_trim(0, 0, &size_bytes));
+    for (int i = 0; i < 2; i++)
+        HEAP_INSIST(close(sockets[i]) == 0);
+    HEAP_INSIST(close(raw) == 0);
+}
+
+// Pages of blocks that a peer uses move, before and after it is let in and shut out.
+static void scenario_peers(void) {
+    fault_block_t blocks[6];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        blocks[i] = block_alloc(BERM_MIB(6), run.streams[0]);
+    block_free(&blocks[1], run.streams[0]);
+    block_free(&blocks[3], run.streams[0]);
+    bool is_open = TRY(berm_peer_enable(0, 1));
+    fault_block_t large = block_alloc(BERM_MIB(20), run.streams[0]);
+    for (size_t i = 0; is_open && i < BERM_ARRAY_LENGTH(blocks); i++) {
+        if (blocks[i].addr == 0)
+            continue;
+        peer_follow(1, run.streams[0]);
+        peer_use(1, blocks[i].addr, blocks[i].size_bytes, 50000);
+        bool is_recorded = TRY(berm_record_stream(blocks[i].addr, peer_stream(1)));
+        block_free(&blocks[i], is_recorded ? run.streams[0] : peer_stream(1));
+    }
+    block_free(&large, run.streams[0]);
+    fault_block_t again = block_alloc(BERM_MIB(40), run.streams[1]);
+    if (is_open)
+        (void)TRY(berm_peer_disable(0, 1));
+    block_free(&again, run.streams[1]);
+    (void)block_alloc(BERM_MIB(10), run.streams[1]);
+    peer_devices_end();
+}
+
 // A request that fails here may fail for good: the device is small.
 static void replay_alloc(fault_block_t *block, uint64_t size_bytes, void *stream) {
     *block = (fault_block_t){.size_bytes = size_bytes, .owner = stream};
@@ -184,6 +271,8 @@ const fault_scenario_t fault_scenarios[] = {
     {"streams", {.memory_bytes = BERM_MIB(64)}, scenario_streams},
     {"streams, old driver", {.memory_bytes = BERM_MIB(64), .lacks_ctx_event = 1}, scenario_streams},
     {"giving back", {.memory_bytes = BERM_MIB(192)}, scenario_giving_back},
+    {"share", {.memory_bytes = BERM_MIB(64)}, scenario_share},
+    {"peers", {.memory_bytes = BERM_MIB(64), .devices = 2, .berm = "headroom:0"}, scenario_peers},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
 };
 // clang-format on
