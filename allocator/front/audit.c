@@ -17,7 +17,6 @@
 
 #include "front/heap.h"
 #include "policy/cache.h"
-#include "policy/share.h"
 
 int berm__audit_fail(const berm_audit_t *audit, int number, berm_addr_t addr, const char *format,
                      ...) {
@@ -136,30 +135,6 @@ static int aliased_check(const berm_audit_t *audit, const berm_pool_t *pool, uin
                             counted, count > counted ? "more" : "fewer");
 }
 
-// I25: what was exported and is mapped nowhere leaves; the sum over all that was exported.
-static int exports_check(const berm_audit_t *audit, uint64_t *leaving) {
-    const berm_phys_t *phys = &audit->device->phys;
-    uint64_t granules = 0;
-    *leaving = 0;
-    for (const berm_list_t *link = phys->leaving.next;
-         link != &phys->leaving && *leaving <= phys->leaving_count; link = link->next, ++*leaving) {
-        const berm_phys_handle_t *handle =
-            BERM_CONTAINER_OF((uintptr_t)link, berm_phys_handle_t, link);
-        if (!handle->is_exported || handle->segment != NULL)
-            return berm__audit_fail(audit, 25, 0, "a handle that leaves %s",
-                                    handle->is_exported ? "is mapped" : "was never exported");
-        granules += handle->granules;
-    }
-    uint64_t bytes = audit->sums.exported_bytes + (granules << phys->gpu->lg_granule);
-    if (*leaving == phys->leaving_count && granules == phys->leaving_granules &&
-        bytes == phys->exported_bytes)
-        return 0;
-    return berm__audit_fail(audit, 25, 0,
-                            "%" PRIu64 " handles leave and %" PRIu64
-                            " bytes were exported, %" PRIu64 " and %" PRIu64 " are counted",
-                            *leaving, bytes, phys->leaving_count, phys->exported_bytes);
-}
-
 // I10, I11, I17, I30.
 static int phys_check(const berm_audit_t *audit) {
     const berm_phys_t *phys = &audit->device->phys;
@@ -172,7 +147,7 @@ static int phys_check(const berm_audit_t *audit) {
             broken = aliased_check(audit, pool, &idle, &idle_granules);
     uint64_t leaving = 0;
     if (broken == 0)
-        broken = exports_check(audit, &leaving);
+        broken = berm__audit_exports(audit, &leaving);
     if (broken != 0)
         return broken;
     idle += leaving;
@@ -254,30 +229,6 @@ static int pool_check(berm_audit_t *audit, const berm_pool_t *pool) {
     return broken;
 }
 
-// I24: figures are those of the list, and what is mapped is whole.
-static int imports_check(const berm_audit_t *audit) {
-    const berm_device_t *device = audit->device;
-    uint64_t count = 0, bytes = 0;
-    for (const berm_list_t *link = device->imports.next; link != &device->imports;
-         link = link->next) {
-        const berm_import_t *import = BERM_CONTAINER_OF((uintptr_t)link, berm_import_t, link);
-        if (!import->is_mapped)
-            continue;
-        bool is_its = import->addr == 0 || import->addr - import->base < import->size_bytes;
-        if (import->base == 0 || !import->has_handle || !is_its)
-            return berm__audit_fail(audit, 24, import->base,
-                                    "an import is mapped without a handle or addresses of its own");
-        count++;
-        bytes += import->size_bytes;
-    }
-    if (count == device->import_count && bytes == device->imported_bytes)
-        return 0;
-    return berm__audit_fail(audit, 24, 0,
-                            "%" PRIu64 " imports of %" PRIu64 " bytes are mapped, %" PRIu64
-                            " of %" PRIu64 " bytes are counted",
-                            count, bytes, device->import_count, device->imported_bytes);
-}
-
 static int device_check(berm_audit_t *audit) {
     const berm_device_t *device = audit->device;
     if (device->phys.reserved_bytes < device->active.current)
@@ -296,7 +247,7 @@ static int device_check(berm_audit_t *audit) {
     if (broken == 0)
         broken = phys_check(audit);
     if (broken == 0)
-        broken = imports_check(audit);
+        broken = berm__audit_share(audit);
     return broken != 0 ? broken : figures_check(audit);
 }
 

@@ -7,6 +7,7 @@
 //        are mapped; each has a handle, addresses, and the caller's address within them
 //   I25  exported_bytes is the sum over handles that were exported; behind a FREE range there is
 //        none, and those that are mapped nowhere are in the list `leaving` and in no idle list
+//   I26  gpu.access is the device itself, then its peers, each once
 //
 // An import whose opening failed, and that the driver did not take back, stays in the list with no
 // address for the caller; it is tried again by the next import, by trim and at the close.
