@@ -2,7 +2,8 @@
 // Peers: contexts whose cuMemAlloc memory another context's kernels may touch. Memory of the VMM
 // calls and of pools says itself which devices may (cuMemSetAccess, cuMemPoolSetAccess).
 //
-// All devices can be peers of all others, or none of any (lacks_peers). Locks: the state's, by sim_enter.
+// All devices can be peers of all others, or none of any (lacks_peers). Locks: the state's, by
+// sim_enter.
 #include "sim.h"
 
 static uint32_t peer_find(const sim_context_t *context, uint64_t handle) {

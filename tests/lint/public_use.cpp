@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public macros as C++ uses them; check_headers.py compiles this as C too.
 #include "berm_introspect.h"
+#include "berm_share.h"
 
 int use(void);
 int use(void) {
