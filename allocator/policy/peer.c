@@ -19,8 +19,8 @@ typedef struct run {
 
 // Of poisoned ranges nobody knows what is there; stale ones are for work that is queued already.
 static bool range_is_mapped(const berm_range_t *range) {
-    return range->state != BERM_RANGE_VOID && range->state != BERM_RANGE_POISONED &&
-           range->state != BERM_RANGE_STALE;
+    berm_range_state_t state = berm__range_state(range);
+    return state != BERM_RANGE_VOID && state != BERM_RANGE_POISONED && state != BERM_RANGE_STALE;
 }
 
 // The next runs of mapped granules from `granule` on; returns how many, 0 at the end.
