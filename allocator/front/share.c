@@ -15,7 +15,7 @@ static const uint64_t size_max_bytes = UINT64_C(1) << 62;
 berm_device_t *berm__import_find(berm_addr_t addr, berm_import_t **import) {
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
         berm_device_t *device = berm__heap_device_opened(ordinal);
-        if (device == NULL)
+        if (device == NULL || atomic_load(&device->import_records) == 0)
             continue;
         berm__mutex_lock(&device->lock);
         *import = berm__device_import_at(device, addr);

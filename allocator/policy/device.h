@@ -52,7 +52,8 @@ typedef struct berm_device {
     berm_mutex_t figures_lock;
     berm_figure_t requested, allocated, active, blocks;
     // Atomic.
-    atomic_uint_fast64_t request_count; // numbers of requests given out
+    atomic_uint_fast64_t request_count;  // numbers of requests given out
+    atomic_uint_fast64_t import_records; // in `imports`, so that most need not look there
 } berm_device_t;
 
 // Opens device `ordinal`. Errors as berm__gpu_open. `dir` is borrowed.

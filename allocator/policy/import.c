@@ -3,8 +3,9 @@
 #include "host/mem.h"
 #include "policy/share.h"
 
-static void import_forget(berm_import_t *import) {
+static void import_forget(berm_device_t *device, berm_import_t *import) {
     berm__list_remove(&import->link);
+    atomic_fetch_sub(&device->import_records, 1);
     berm__mem_free(import, sizeof *import);
 }
 
@@ -41,6 +42,7 @@ berm_status_t berm__device_import(berm_device_t *device, const berm_import_reque
         return status;
     }
     berm__list_push_back(&device->imports, &import->link);
+    atomic_fetch_add(&device->import_records, 1);
     if (import->is_mapped)
         import_count(device, import);
     if (status != BERM_OK)
@@ -61,7 +63,7 @@ berm_import_t *berm__device_import_at(berm_device_t *device, berm_addr_t addr) {
 berm_status_t berm__device_import_end(berm_device_t *device, berm_import_t *import) {
     berm_status_t status = import_undo(device, import);
     if (status == BERM_OK)
-        import_forget(import);
+        import_forget(device, import);
     return status;
 }
 
@@ -79,6 +81,6 @@ void berm__device_imports_close(berm_device_t *device, bool is_quiet) {
         berm_import_t *import = BERM_CONTAINER_OF(device->imports.next, berm_import_t, link);
         if (is_quiet && import_undo(device, import) != BERM_OK)
             (void)import_undo(device, import);
-        import_forget(import);
+        import_forget(device, import);
     }
 }

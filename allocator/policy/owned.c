@@ -23,14 +23,14 @@ static bool start_is_aligned(const berm_segment_t *segment, uint64_t granule,
     return berm__is_aligned(segment->base + (granule << segment->gpu->lg_granule), alignment_bytes);
 }
 
-// The first granule of a handle of exactly `granules` in a free range; false if there is none.
+// The first granule of a handle of exactly `granules` in a free range, which is whole handles from
+// end to end; false if there is none. What is behind a free range changes only once it is BUSY, so
+// the pool's lock is enough; what is behind its neighbours may change meanwhile.
 static bool range_find(const berm_segment_t *segment, const berm_range_t *range, uint32_t granules,
                        uint64_t alignment_bytes, uint64_t *found) {
-    uint64_t first, count;
-    if (!berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &first,
-                                     &count))
-        return false;
-    for (uint64_t at = first; at < first + count; at += segment->handle_of[at]->granules) {
+    uint64_t at = berm__segment_granule_of(segment, range->start_bytes);
+    uint64_t end = at + (range->size_bytes >> segment->gpu->lg_granule);
+    for (; at < end; at += segment->handle_of[at]->granules) {
         if (segment->handle_of[at]->granules != granules ||
             !start_is_aligned(segment, at, alignment_bytes))
             continue;

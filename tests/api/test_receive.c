@@ -80,6 +80,32 @@ Test(receive, a_block_comes_with_its_size_and_offset) {
     BERM_TEST_END();
 }
 
+// A sender whose driver has no UUIDs: its ordinal has to do.
+Test(receive, a_device_by_its_ordinal) {
+    heap_fixture_begin(&(heap_fixture_options_t){.devices = 2});
+    int files = open_files(), fd = raw_export(2 * MIB, 1);
+    for (int device = 1; device < 3; device++) {
+        ends_t ends = ends_make(SOCK_STREAM);
+        raw_header_t header = raw_header(2 * MIB, 0);
+        header.has_uuid = 0;
+        header.device = device;
+        raw_send(ends.theirs, &header, sizeof header, fd, 1);
+        berm_addr_t addr = 7;
+        berm_whatis_t whatis = BERM_WHATIS_INIT;
+        berm_status_t want = device < 2 ? BERM_OK : BERM_ERROR_DEVICE;
+        EXPECT(want, berm_share_receive(ends.ours, BERM_DEVICE_ANY, &addr, NULL));
+        cr_assert((addr != 0) == (want == BERM_OK));
+        EXPECT(BERM_OK, berm_whatis(addr, &whatis));
+        cr_assert(whatis.device == (want == BERM_OK ? 1 : -1));
+        if (want == BERM_OK)
+            EXPECT(BERM_OK, berm_import_close(addr, BERM_STREAM_NONE));
+        ends_close(ends);
+    }
+    (void)close(fd);
+    expect_nothing(files);
+    BERM_TEST_END();
+}
+
 Test(receive, every_broken_header_is_refused) {
     heap_fixture_begin(NULL);
     int fd = raw_export(4 * MIB, 0);
