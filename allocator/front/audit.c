@@ -74,7 +74,7 @@ static int idle_list_check(const berm_audit_t *audit, const berm_store_t *store,
         else if (handle->store != store)
             wrong = "in another store than its own";
         else if (handle->is_exported)
-            return berm__audit_fail(audit, 25, 0, "a handle that was exported is idle");
+            return berm__audit_fail(audit, 32, 0, "a handle that was exported is idle");
         else if (granules != 0 ? handle->granules != granules : has_list)
             wrong = "in the list of another size";
         if (wrong != NULL)

@@ -33,9 +33,9 @@ int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment);
 int berm__audit_pool(berm_audit_t *audit);
 // I23.
 int berm__audit_groups(const berm_audit_t *audit);
-// I24 and I26.
+// I31 and I33.
 int berm__audit_share(const berm_audit_t *audit);
-// I25, once segments were walked; how many handles leave.
+// I32, once segments were walked; how many handles leave.
 int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving);
 // I21. The caches are claimed.
 int berm__audit_caches(const berm_audit_t *audit);

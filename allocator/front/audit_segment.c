@@ -107,7 +107,7 @@ static int mapped_check(berm_audit_t *audit, const berm_segment_t *segment,
         if (broken != 0)
             return broken;
         if (handle->is_exported && range->state == BERM_RANGE_FREE)
-            return berm__audit_fail(audit, 25, granule_addr(segment, *at),
+            return berm__audit_fail(audit, 32, granule_addr(segment, *at),
                                     "a handle that was exported is behind a free range");
         audit->sums.mapped_handles++;
         if (handle->is_exported)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit of what a device shares: imports (I24), exported handles (I25), peers (I26).
+// The audit of what a device shares: imports (I31), exported handles (I32), peers (I33).
 #include <inttypes.h>
 
 #include "front/audit.h"
 #include "policy/share.h"
 
-// I25: what was exported and is mapped nowhere leaves; the sum over all that was exported.
+// I32: what was exported and is mapped nowhere leaves; the sum over all that was exported.
 int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving) {
     const berm_phys_t *phys = &audit->device->phys;
     uint64_t granules = 0;
@@ -15,7 +15,7 @@ int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving) {
         const berm_phys_handle_t *handle =
             BERM_CONTAINER_OF((uintptr_t)link, berm_phys_handle_t, link);
         if (!handle->is_exported || handle->segment != NULL)
-            return berm__audit_fail(audit, 25, 0, "a handle that leaves %s",
+            return berm__audit_fail(audit, 32, 0, "a handle that leaves %s",
                                     handle->is_exported ? "is mapped" : "was never exported");
         granules += handle->granules;
     }
@@ -23,13 +23,13 @@ int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving) {
     if (*leaving == phys->leaving_count && granules == phys->leaving_granules &&
         bytes == phys->exported_bytes)
         return 0;
-    return berm__audit_fail(audit, 25, 0,
+    return berm__audit_fail(audit, 32, 0,
                             "%" PRIu64 " handles leave and %" PRIu64
                             " bytes were exported, %" PRIu64 " and %" PRIu64 " are counted",
                             *leaving, bytes, phys->leaving_count, phys->exported_bytes);
 }
 
-// I24: figures are those of the list, and what is mapped is whole.
+// I31: figures are those of the list, and what is mapped is whole.
 static int imports_check(const berm_audit_t *audit) {
     const berm_device_t *device = audit->device;
     uint64_t count = 0, bytes = 0;
@@ -40,20 +40,20 @@ static int imports_check(const berm_audit_t *audit) {
             continue;
         bool is_its = import->addr == 0 || import->addr - import->base < import->size_bytes;
         if (import->base == 0 || !import->has_handle || !is_its)
-            return berm__audit_fail(audit, 24, import->base,
+            return berm__audit_fail(audit, 31, import->base,
                                     "an import is mapped without a handle or addresses of its own");
         count++;
         bytes += import->size_bytes;
     }
     if (count == device->import_count && bytes == device->imported_bytes)
         return 0;
-    return berm__audit_fail(audit, 24, 0,
+    return berm__audit_fail(audit, 31, 0,
                             "%" PRIu64 " imports of %" PRIu64 " bytes are mapped, %" PRIu64
                             " of %" PRIu64 " bytes are counted",
                             count, bytes, device->import_count, device->imported_bytes);
 }
 
-// I26.
+// I33.
 static int peers_check(const berm_audit_t *audit) {
     const berm_gpu_t *gpu = &audit->device->gpu;
     bool is_right = gpu->access_count >= 1 && gpu->access_count <= BERM_GPU_ACCESS_MAX &&
@@ -63,7 +63,7 @@ static int peers_check(const berm_audit_t *audit) {
             is_right &= gpu->access[j].location.id != gpu->access[i].location.id;
     if (is_right)
         return 0;
-    return berm__audit_fail(audit, 26, 0,
+    return berm__audit_fail(audit, 33, 0,
                             "%u devices may use its memory: not itself first and each peer once",
                             gpu->access_count);
 }

@@ -3,11 +3,11 @@
 // processes may have (exports), and devices that may use its memory (peers).
 //
 // Invariants (docs/invariants.md):
-//   I24  import_count and imported_bytes are the number and the sum of the device's imports that
+//   I31  import_count and imported_bytes are the number and the sum of the device's imports that
 //        are mapped; each has a handle, addresses, and the caller's address within them
-//   I25  exported_bytes is the sum over handles that were exported; behind a FREE range there is
+//   I32  exported_bytes is the sum over handles that were exported; behind a FREE range there is
 //        none, and those that are mapped nowhere are in the list `leaving` and in no idle list
-//   I26  gpu.access is the device itself, then its peers, each once
+//   I33  gpu.access is the device itself, then its peers, each once
 //
 // An import whose opening failed, and that the driver did not take back, stays in the list with no
 // address for the caller; it is tried again by the next import, by trim and at the close.

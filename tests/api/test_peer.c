@@ -102,8 +102,9 @@ Test(peer, imports_of_the_device_are_open_too) {
 
 // Pages move while a peer has access, and the peer may use them where they go. A block that a
 // peer's stream uses waits for that stream. The strict device aborts on any work over moved pages.
-Test(peer, pages_move_after_the_peer_is_done) {
-    begin(2);
+static void pages_move(const char *conf) {
+    heap_fixture_begin(
+        &(heap_fixture_options_t){.devices = 2, .memory_bytes = 64 * MIB, .berm = conf});
     void *stream = heap_stream_create();
     EXPECT(BERM_OK, berm_peer_enable(0, 1));
     berm_addr_t blocks[10];
@@ -131,6 +132,18 @@ Test(peer, pages_move_after_the_peer_is_done) {
     EXPECT(BERM_OK, berm_trim(0, 0, NULL));
     cr_assert(stats_of(0).reserved_bytes.current == 0);
     BERM_TEST_END();
+}
+
+Test(peer, pages_move_after_the_peer_is_done) {
+    pages_move(NULL);
+}
+
+Test(peer, pages_move_by_alias) {
+    pages_move("remap:alias");
+}
+
+Test(peer, pages_move_where_edits_wait) {
+    pages_move("sync_edits:on");
 }
 
 // Work of both devices is waited for: taking access away under it is a hazard.

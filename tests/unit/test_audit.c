@@ -297,22 +297,22 @@ MUTATION(I22_handles_are_of_the_store_of_their_segment) {
     BREAKS(22, heap.segment->mapped_bytes, heap.segment->mapped_bytes + 1);
 }
 
-MUTATION(I24_imports_are_whole_and_counted) {
+MUTATION(I31_imports_are_whole_and_counted) {
     berm_addr_t addr;
     int fd = raw_export(BERM_MIB(4), 0);
     cr_assert(berm_import(fd, BERM_MIB(4), 0, &addr) == BERM_OK && close(fd) == 0);
     audit_expect(0);
     berm_import_t *import = BERM_CONTAINER_OF(heap.device->imports.next, berm_import_t, link);
-    BREAKS(24, import->is_mapped, false);
-    BREAKS(24, import->has_handle, false);
-    BREAKS(24, import->base, 0);
-    BREAKS(24, import->addr, import->base + BERM_MIB(4));
-    BREAKS(24, import->size_bytes, BERM_MIB(2));
-    BREAKS(24, heap.device->import_count, 2);
-    BREAKS(24, heap.device->imported_bytes, 0);
+    BREAKS(31, import->is_mapped, false);
+    BREAKS(31, import->has_handle, false);
+    BREAKS(31, import->base, 0);
+    BREAKS(31, import->addr, import->base + BERM_MIB(4));
+    BREAKS(31, import->size_bytes, BERM_MIB(2));
+    BREAKS(31, heap.device->import_count, 2);
+    BREAKS(31, heap.device->imported_bytes, 0);
 }
 
-MUTATION(I25_what_was_exported_is_nobody_elses) {
+MUTATION(I32_what_was_exported_is_nobody_elses) {
     uint64_t size_bytes;
     int fd;
     berm_phys_t *phys = &heap.device->phys;
@@ -324,13 +324,13 @@ MUTATION(I25_what_was_exported_is_nobody_elses) {
     const berm_segment_t *segment = berm__addr_dir_find(heap.device->dir, block);
     berm_phys_handle_t *free_one =
         segment->handle_of[berm__segment_granule_of(segment, other - segment->base)];
-    BREAKS(25, phys->exported_bytes, 0);
-    BREAKS(25, free_one->is_exported, true);
-    BREAKS(25, phys->leaving_count, 1);
-    BREAKS(25, phys->leaving_granules, 1);
+    BREAKS(32, phys->exported_bytes, 0);
+    BREAKS(32, free_one->is_exported, true);
+    BREAKS(32, phys->leaving_count, 1);
+    BREAKS(32, phys->leaving_granules, 1);
     berm_phys_handle_t *idle =
         BERM_CONTAINER_OF(phys->stores[0].idle_small.next, berm_phys_handle_t, link);
-    BREAKS(25, idle->is_exported, true);
+    BREAKS(32, idle->is_exported, true);
     heap_free(block, heap.a);
     cr_assert(simcuda_fault_nth("cuMemRelease", 1, 10, 999) == 0);
     cr_assert(berm_trim(0, 0, &size_bytes) == BERM_ERROR_DRIVER);
@@ -338,15 +338,15 @@ MUTATION(I25_what_was_exported_is_nobody_elses) {
     cr_assert(phys->leaving_count == 1);
     audit_expect(0);
     berm_phys_handle_t *leaving = BERM_CONTAINER_OF(phys->leaving.next, berm_phys_handle_t, link);
-    BREAKS(25, leaving->is_exported, false);
+    BREAKS(32, leaving->is_exported, false);
 }
 
-MUTATION(I26_peers) {
+MUTATION(I33_peers) {
     berm_gpu_t *gpu = &heap.device->gpu;
-    BREAKS(26, gpu->access_count, 0);
-    BREAKS(26, gpu->access_count, BERM_GPU_ACCESS_MAX + 1);
-    BREAKS(26, gpu->access[0].location.id, 1);
-    BREAKS(26, gpu->access_count, 3);
+    BREAKS(33, gpu->access_count, 0);
+    BREAKS(33, gpu->access_count, BERM_GPU_ACCESS_MAX + 1);
+    BREAKS(33, gpu->access[0].location.id, 1);
+    BREAKS(33, gpu->access_count, 3);
 }
 
 MUTATION(I23_pools_are_in_their_groups) {
