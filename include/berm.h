@@ -250,6 +250,17 @@ BERM_API berm_status_t berm_limit_get(int device, uint64_t *limit_bytes);
 // Driver: yes. Waits: for streams that still use freed memory. Streams: events on them.
 BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *released_bytes);
 
+// Looks at the idle memory of `device` and gives back what the option decay_ms says is due: half of
+// what became idle together is gone after half of that time, 90 % after three quarters, all after
+// the whole. Idle is physical memory that no block needs and whose work is done. Age counts from
+// the first tick that sees it; ticks are these calls, requests that nothing free could serve,
+// trims, and the thread of the option background_thread. Between ticks nothing is given back. A
+// tick in which no step (a 200th of the time) has begun does nothing, and so does one on a device
+// that was not used yet. In a heap where nothing was allocated or freed since the last tick, what
+// threads have cached counts as idle too. Errors: DEVICE, DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY,
+// SHUTDOWN, FORKED. Driver: yes, when a tick is due. Waits: never. Streams: events on them.
+BERM_API berm_status_t berm_decay_tick(int device);
+
 // ---------------------------------------------------------------------------------------------
 // Options
 // ---------------------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ typedef struct berm_stats {
     uint64_t exported_bytes;          // of reserved: what other processes may have
     uint64_t imports;                 // other processes' memory that is mapped: how many,
     uint64_t imported_bytes;          // and how much; no part of what is above (berm_share.h)
+    uint64_t decay_ticks;             // times idle memory was looked at (option decay_ms)
+    uint64_t decayed_bytes;           // physical bytes given back by that
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)
@@ -204,6 +206,13 @@ typedef struct berm_device_info {
 
 #define BERM_DEVICE_INFO_INIT BERM_SIZED_INIT(berm_device_info_t)
 
+// Replaces the clock that berm reads for decay_ms: nanoseconds that never run backwards. NULL
+// brings the system's monotonic clock back. For simulations and tests, whose time is their own. It
+// may be called before berm starts, by one thread, while no other is in berm. `now_ns` is called
+// with locks held and must not call berm. Errors: FORKED. Driver: never. Waits: never. Streams:
+// none.
+BERM_API berm_status_t berm_clock_set(uint64_t (*now_ns)(void *context), void *context);
+
 // The number of devices; 0 with BERM_ERROR_NO_DRIVER where there is no driver.
 // It starts berm where it does not run yet.
 // Errors: ARGUMENT, SHUTDOWN, FORKED, START ERRORS.
@@ -219,7 +228,7 @@ BERM_API berm_status_t berm_device_info_read(int device, berm_device_info_t *inf
 // What an option is. Static strings.
 typedef struct berm_option_info_s {
     const char *name;
-    const char *kind;          // "bytes", "percent", "fraction", "bool", "choice", "text"
+    const char *kind;          // "bytes", "ms", "percent", "fraction", "bool", "choice", "text"
     const char *default_value; //
     const char *range;         // "0..100", "passed|off", …
     const char *text;          // one sentence

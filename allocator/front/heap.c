@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "front/background.h"
 #include "front/share.h"
 #include "front/thread.h"
 #include "host/log.h"
@@ -427,10 +428,13 @@ void berm__heap_options_apply(bool has_new_limit) {
         device->remap_is_off = options->remap == BERM_REMAP_OFF;
         device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
         device->gpu.syncs_edits = options->sync_edits;
+        berm__decay_set(&device->decay, options->decay_ms);
         if (has_new_limit)
             limit_apply(device);
         berm__mutex_unlock(&device->lock);
     }
+    atomic_store(&berm__heap.decay_ms, options->decay_ms);
+    berm__background_wake();
 }
 
 static berm_status_t start_locked(const char *options) {
@@ -453,8 +457,10 @@ static berm_status_t start_locked(const char *options) {
         return berm__error_set(BERM_ERROR_OUT_OF_HOST_MEMORY, "no host memory to start");
     }
     atomic_store(&heap->audits, heap->options.audit || BERM_AUDIT_ON);
+    atomic_store(&heap->decay_ms, heap->options.decay_ms);
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
     hit_epoch_set();
+    berm__background_start();
     return BERM_OK;
 }
 
@@ -508,6 +514,7 @@ static berm_status_t device_open_locked(int ordinal, berm_device_t **out) {
     device->remap_is_off = heap->options.remap == BERM_REMAP_OFF;
     device->remap_is_alias = heap->options.remap == BERM_REMAP_ALIAS;
     device->gpu.syncs_edits = heap->options.sync_edits;
+    berm__decay_set(&device->decay, heap->options.decay_ms);
     limit_apply(device);
     atomic_store_explicit(&heap->devices[ordinal], device, memory_order_release);
     *out = device;
@@ -561,6 +568,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         berm__mutex_unlock(&heap->lock);
         return BERM_OK;
     }
+    berm__background_stop();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     hit_epoch_set();
     uint64_t live_total = 0;

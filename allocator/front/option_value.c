@@ -114,6 +114,15 @@ static bool bytes_set(const berm_option_row_t *row, void *member, berm_text_t va
     return true;
 }
 
+static bool ms_set(const berm_option_row_t *row, void *member, berm_text_t value) {
+    uint64_t ms = UINT64_MAX;
+    if (!berm__text_equals(value, "-1") &&
+        (!digits_take(&value, &ms) || value.length != 0 || ms > (uint64_t)row->most))
+        return false;
+    memcpy(member, &ms, sizeof ms);
+    return true;
+}
+
 static bool decimal_set(const berm_option_row_t *row, void *member, berm_text_t value) {
     double number;
     if (row->kind == BERM_OPTION_PERCENT && value.length > 0 && value.at[value.length - 1] == '%')
@@ -142,6 +151,8 @@ bool berm__option_value_set(const berm_option_row_t *row, berm_options_t *option
     case BERM_OPTION_POW2:
     case BERM_OPTION_LIMIT:
         return bytes_set(row, member, value);
+    case BERM_OPTION_MS:
+        return ms_set(row, member, value);
     case BERM_OPTION_PERCENT:
     case BERM_OPTION_FRACTION:
         return decimal_set(row, member, value);
@@ -217,6 +228,10 @@ void berm__option_value_get(const berm_option_row_t *row, const berm_options_t *
     case BERM_OPTION_LIMIT:
         memcpy(&bytes, member, sizeof bytes);
         bytes_get(bytes, text, capacity);
+        break;
+    case BERM_OPTION_MS:
+        memcpy(&bytes, member, sizeof bytes);
+        (void)snprintf(text, capacity, "%" PRId64, (int64_t)bytes);
         break;
     case BERM_OPTION_PERCENT:
     case BERM_OPTION_FRACTION:

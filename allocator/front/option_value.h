@@ -14,6 +14,7 @@ typedef enum berm_option_kind {
     BERM_OPTION_BYTES,    // uint64_t
     BERM_OPTION_POW2,     // uint64_t, a power of two of bytes
     BERM_OPTION_LIMIT,    // uint64_t bytes; "none" is UINT64_MAX
+    BERM_OPTION_MS,       // uint64_t milliseconds; "-1" is UINT64_MAX
     BERM_OPTION_PERCENT,  // double; a % at the end is allowed
     BERM_OPTION_FRACTION, // double
     BERM_OPTION_BOOL,     // bool

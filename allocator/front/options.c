@@ -29,10 +29,15 @@ enum {
 };
 
 static const char kind_names[BERM_OPTION_KIND_COUNT][10] = {
-    [BERM_OPTION_BYTES] = "bytes",       [BERM_OPTION_POW2] = "bytes",
-    [BERM_OPTION_LIMIT] = "bytes",       [BERM_OPTION_PERCENT] = "percent",
-    [BERM_OPTION_FRACTION] = "fraction", [BERM_OPTION_BOOL] = "bool",
-    [BERM_OPTION_CHOICE] = "choice",     [BERM_OPTION_TEXT] = "text",
+    [BERM_OPTION_BYTES] = "bytes",
+    [BERM_OPTION_POW2] = "bytes",
+    [BERM_OPTION_LIMIT] = "bytes",
+    [BERM_OPTION_PERCENT] = "percent",
+    [BERM_OPTION_FRACTION] = "fraction",
+    [BERM_OPTION_BOOL] = "bool",
+    [BERM_OPTION_CHOICE] = "choice",
+    [BERM_OPTION_TEXT] = "text",
+    [BERM_OPTION_MS] = "ms",
 };
 
 #define BERM_OPTION(member, name, kind, default_, range, least, most, absent, is_runtime, text)    \

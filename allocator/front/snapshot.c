@@ -285,6 +285,8 @@ static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_u64(emit, "exported_bytes", phys->exported_bytes);
     berm__emit_u64(emit, "imports", device->import_count);
     berm__emit_u64(emit, "imported_bytes", device->imported_bytes);
+    berm__emit_u64(emit, "decay_ticks", device->decay.ticks);
+    berm__emit_u64(emit, "decayed_bytes", device->decay.decayed_bytes);
     berm__emit_object_end(emit);
 }
 

@@ -9,13 +9,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/insist.h"
 
 #if BERM_CHECK_LEVEL >= 1
 
 static const char *const rank_names[] = {
-    "INSTANCE", "DEVICE", "STREAM", "POOL", "SEGMENT", "FIGURES", "HOST", "LOG",
+    "INSTANCE", "DEVICE", "STREAM", "POOL", "SEGMENT", "FIGURES", "TICKER", "HOST", "LOG",
 };
 
 enum {
@@ -172,4 +173,43 @@ BERM_NO_THREAD_ANALYSIS void berm__mutex_unlock_also(berm_mutex_t *mutex) {
 
 BERM_NO_THREAD_ANALYSIS void berm__mutex_assert_held(berm_mutex_t *mutex) {
     held_check(mutex);
+}
+
+// --- conditions --------------------------------------------------------------------------------
+
+void berm__cond_init(berm_cond_t *cond) {
+    pthread_condattr_t attributes;
+    int failed = pthread_condattr_init(&attributes);
+    failed |= pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    failed |= pthread_cond_init(&cond->cond, &attributes);
+    BERM_INSIST(failed == 0, "condition init");
+    (void)pthread_condattr_destroy(&attributes);
+}
+
+void berm__cond_destroy(berm_cond_t *cond) {
+    (void)pthread_cond_destroy(&cond->cond);
+}
+
+void berm__cond_signal(berm_cond_t *cond) {
+    (void)pthread_cond_signal(&cond->cond);
+}
+
+BERM_NO_THREAD_ANALYSIS void berm__cond_wait(berm_cond_t *cond, berm_mutex_t *mutex,
+                                             uint64_t timeout_ns) {
+    const uint64_t second_ns = 1000000000;
+    unlock_before(mutex);
+    if (timeout_ns == UINT64_MAX) {
+        (void)pthread_cond_wait(&cond->cond, &mutex->mutex);
+    } else {
+        struct timespec until;
+        int failed = clock_gettime(CLOCK_MONOTONIC, &until);
+        BERM_INSIST(failed == 0, "the system has a monotonic clock");
+        uint64_t fraction_ns = (uint64_t)until.tv_nsec + timeout_ns % second_ns;
+        until.tv_sec += (time_t)(timeout_ns / second_ns + fraction_ns / second_ns);
+        until.tv_nsec = (long)(fraction_ns % second_ns);
+        failed = pthread_cond_timedwait(&cond->cond, &mutex->mutex, &until);
+        BERM_INSIST(failed == 0 || failed == ETIMEDOUT, "a timed wait");
+    }
+    lock_before(mutex);
+    lock_after(mutex);
 }

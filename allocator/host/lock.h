@@ -34,6 +34,7 @@ typedef enum berm_lock_rank {
     BERM_LOCK_POOL,    // free ranges and blocks of one pool
     BERM_LOCK_SEGMENT, // writers of the address directory
     BERM_LOCK_FIGURES, // a device's figures
+    BERM_LOCK_TICKER,  // start and end of a background thread
     BERM_LOCK_HOST,    // host memory
     BERM_LOCK_LOG,     // leaf
 } berm_lock_rank_t;
@@ -63,6 +64,19 @@ BERM_NODISCARD bool berm__mutex_trylock(berm_mutex_t *mutex)
 // unlock of the same kind.
 void berm__mutex_lock_also(berm_mutex_t *mutex) BERM_NO_THREAD_ANALYSIS;
 void berm__mutex_unlock_also(berm_mutex_t *mutex) BERM_NO_THREAD_ANALYSIS;
+
+// To sleep on, with one mutex; timed by the system's monotonic clock.
+typedef struct berm_cond {
+    pthread_cond_t cond;
+} berm_cond_t;
+
+void berm__cond_init(berm_cond_t *cond);
+void berm__cond_destroy(berm_cond_t *cond);
+void berm__cond_signal(berm_cond_t *cond);
+// Gives the mutex back, sleeps until a signal or for `timeout_ns` (UINT64_MAX: no end), takes it
+// again. It may wake for no reason. No other lock is held.
+void berm__cond_wait(berm_cond_t *cond, berm_mutex_t *mutex, uint64_t timeout_ns)
+    BERM_REQUIRES(mutex);
 
 // Debug builds: aborts unless this thread holds the mutex. Otherwise nothing.
 void berm__mutex_assert_held(berm_mutex_t *mutex) BERM_ASSERTS_HELD(mutex);

@@ -25,6 +25,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__list_init(&device->streams);
     berm__list_init(&device->caches);
     berm__list_init(&device->imports);
+    berm__decay_set(&device->decay, BERM_DECAY_NEVER);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
     berm__group_init_default(&device->group, device);
     return BERM_OK;

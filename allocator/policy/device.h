@@ -19,6 +19,7 @@
 #include "core/addr_dir.h"
 #include "core/size_class.h"
 #include "host/lock.h"
+#include "policy/decay.h"
 #include "policy/group.h"
 #include "policy/stream.h"
 #include "vmm/phys.h"
@@ -40,6 +41,7 @@ typedef struct berm_device {
     berm_list_t pools;  // berm_pool_t.link
     uint32_t pool_count;
     berm_list_t caches;  // berm_cache_t.link
+    berm_decay_t decay;
     berm_list_t imports; // berm_import_t.link (share.h)
     uint64_t import_count, imported_bytes;
     uint64_t address_bytes, poisoned_bytes;

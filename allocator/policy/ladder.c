@@ -80,6 +80,8 @@ static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64
     status = berm__gpu_enter(&pool->device->gpu, &is_pushed);
     if (status == BERM_OK)
         status = ladder_climb(pool, size_bytes, alignment_bytes, place);
+    if (status == BERM_OK)
+        (void)berm__decay_tick(pool->device, true); // the request is served, whatever becomes of it
     berm__gpu_leave(&pool->device->gpu, is_pushed);
     return status;
 }

@@ -297,6 +297,8 @@ berm_status_t berm__steal_device(berm_device_t *device, const berm_store_t *exce
                                  uint64_t granules, uint64_t *taken);
 // Waits for the cheapest ticket of a whole free handle of the pool; *waited false if there is none.
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited);
+// Whole handles of the pool that may move and are free now, their work passed or not, in granules.
+uint64_t berm__steal_free(berm_pool_t *pool);
 // Whole handles of the pool that may move and are free, or will be when what is awaited has passed,
 // in granules. Walks all ranges.
 uint64_t berm__steal_obtainable(berm_pool_t *pool);

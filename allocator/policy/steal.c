@@ -228,6 +228,23 @@ static bool range_is_obtainable(const berm_pool_t *pool, const berm_segment_t *s
            (state == BERM_RANGE_AWAITED && !berm__range_is_exported(pool, segment, range));
 }
 
+uint64_t berm__steal_free(berm_pool_t *pool) {
+    uint64_t granules = 0, first, count;
+    if (!berm__group_may_move(pool->group))
+        return 0;
+    berm__mutex_lock(&pool->lock);
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        berm_range_t *range =
+            berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
+        for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range))
+            if (berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &first,
+                                            &count))
+                granules += count;
+    }
+    berm__mutex_unlock(&pool->lock);
+    return granules;
+}
+
 // Whole handles in the runs of free and awaited ranges of a segment.
 static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t *segment) {
     uint64_t granules = 0;

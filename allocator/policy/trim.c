@@ -48,7 +48,7 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
             break;
     }
     *released_bytes = device->phys.released_bytes - before;
-    return status;
+    return status == BERM_OK ? berm__decay_tick(device, false) : status;
 }
 
 // Nobody finds the stream any more, and what is freed into its pools has passed.

@@ -23,6 +23,12 @@ struct stress_allocator {
 
 static int source_device; // of the one instance there can be
 
+// berm's time is the device's: a replay gives the same figures each time.
+static uint64_t virtual_now_ns(void *context) {
+    (void)context;
+    return stress_simcuda()->now_ns();
+}
+
 static void berm_calls_read(stress_calls_t *calls) {
     berm_stats_t stats = {.size = sizeof stats};
     if (berm_stats_read(source_device, &stats) != BERM_OK)
@@ -53,6 +59,7 @@ static stress_allocator_t *berm_create(const stress_allocator_options_t *options
         (void)snprintf(error, error_capacity, "berm: no memory");
         return NULL;
     }
+    (void)berm_clock_set(stress_simcuda() != NULL ? virtual_now_ns : NULL, NULL);
     berm_status_t status = berm_init(conf);
     if (status == BERM_ERROR_OPTION_UNKNOWN || status == BERM_ERROR_OPTION_VALUE) {
         error[0] = '\0'; // the library has logged the line itself
@@ -76,6 +83,7 @@ static void berm_destroy(stress_allocator_t *a, uint64_t *live_blocks) {
     size_t live = 0;
     stress_device_source_set(NULL);
     (void)berm_shutdown(&live);
+    (void)berm_clock_set(NULL, NULL);
     *live_blocks = live;
     free(a);
 }

@@ -39,6 +39,13 @@ typedef struct model {
     uint64_t failures;
 } model_t;
 
+static uint64_t model_now_ns;
+
+static uint64_t model_clock(void *context) {
+    (void)context;
+    return model_now_ns;
+}
+
 static uint64_t below(model_t *model, uint64_t bound) {
     return berm__rng_below(&model->rng, bound);
 }
@@ -207,6 +214,12 @@ static void step_trim(model_t *model) {
     cr_assert(berm__is_aligned(released_bytes, BERM_MIB(2)));
 }
 
+// Time passes, and idle memory goes back: off by default, so that this does nothing.
+static void step_decay(model_t *model) {
+    model_now_ns += below(model, 300000000);
+    cr_assert(berm_decay_tick(0) == BERM_OK, "%s", berm_error_message());
+}
+
 // An allocation of the figure makes no memory call; 512 bytes more makes one, or fails.
 static void step_largest(model_t *model) {
     uint64_t size_bytes, before;
@@ -242,6 +255,8 @@ static void model_step(model_t *model) {
         step_trim(model);
     else if (kind < 8)
         step_largest(model);
+    else if (kind < 12)
+        step_decay(model);
     else if (block->addr == 0)
         step_alloc(model, block);
     else if (kind < 70)
@@ -255,6 +270,7 @@ static void model_step(model_t *model) {
 static void model_run(uint64_t seed, const heap_fixture_options_t *options) {
     model_t model = {.limit_bytes = UINT64_MAX, .memory_bytes = options->memory_bytes};
     berm__rng_seed(&model.rng, seed);
+    cr_assert(berm_clock_set(model_clock, NULL) == BERM_OK);
     heap_fixture_begin(options);
     for (int i = 0; i < STREAMS - 1; i++)
         model.streams[i] = heap_stream_create();
@@ -297,4 +313,10 @@ Test(heap_model, pages_move_within_a_stream_at_once) {
 
 Test(heap_model, old_driver) {
     model_run(41, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .lacks_ctx_event = 1});
+}
+
+Test(heap_model, decays) {
+    model_run(51,
+              &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "decay_ms:1000"});
+    model_run(52, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "decay_ms:0"});
 }

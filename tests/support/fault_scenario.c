@@ -231,6 +231,19 @@ static void scenario_peers(void) {
     peer_devices_end();
 }
 
+static void scenario_decay(void) {
+    fault_block_t blocks[4];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        blocks[i] = block_alloc(i == 3 ? BERM_MIB(20) : BERM_MIB(5), run.streams[i % 2]);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        block_free(&blocks[i], run.streams[0]);
+    for (int i = 0; i < 3; i++) {
+        simcuda_advance_ns(1000000);
+        (void)TRY(berm_decay_tick(0));
+    }
+    (void)block_alloc(BERM_MIB(12), run.streams[1]); // a miss, which ticks
+}
+
 // A request that fails here may fail for good: the device is small.
 static void replay_alloc(fault_block_t *block, uint64_t size_bytes, void *stream) {
     *block = (fault_block_t){.size_bytes = size_bytes, .owner = stream};
@@ -273,6 +286,7 @@ const fault_scenario_t fault_scenarios[] = {
     {"giving back", {.memory_bytes = BERM_MIB(192)}, scenario_giving_back},
     {"share", {.memory_bytes = BERM_MIB(64)}, scenario_share},
     {"peers", {.memory_bytes = BERM_MIB(64), .devices = 2, .berm = "headroom:0"}, scenario_peers},
+    {"decay", {.memory_bytes = BERM_MIB(128), .berm = "decay_ms:0"}, scenario_decay},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
 };
 // clang-format on
