@@ -233,6 +233,41 @@ BERM_API berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream
 BERM_API berm_status_t berm_stream_retire(int device, berm_stream_t stream);
 
 // ---------------------------------------------------------------------------------------------
+// Pins
+// ---------------------------------------------------------------------------------------------
+
+// Told that a pin ends: the memory of the block at `addr` (`size_bytes`, what it occupies) is about
+// to serve other blocks, or to go. When it returns, the memory may be another block's: whatever was
+// registered must be deregistered, and what the device outside does with it must be over.
+//
+// It is called by the thread whose call makes it necessary, with no lock of berm held, and that
+// call waits for it:
+//   - berm_alloc, when the pinned block was freed and nothing else that is free in its pool serves
+//     the request, or the request would fail while freed pinned blocks exist on the device;
+//   - berm_shutdown, for every pin, of live blocks too, before anything is given back.
+// When it is called the pin has ended: berm_unpin of it gives ADDRESS_UNKNOWN. Each pin is told
+// once, or not at all if berm_unpin was first. It may call all of berm but berm_init, berm_shutdown
+// and, when berm_shutdown calls it, berm_pin. It must not wait for a thread that may be in
+// berm_alloc, and callers of berm_alloc must not hold a lock that it takes.
+typedef void (*berm_pin_fn)(void *arg, berm_addr_t addr, uint64_t size_bytes);
+
+// Pins a live block: its memory is about to be registered with something outside, such as a
+// network card or a communication library. Until the pin ends the physical memory under the block
+// stays where it is, also after the block is freed: it is not moved, not given back by berm_trim or
+// decay, not given to other blocks, and counts as cached, not as obtainable. Physical memory comes
+// in whole granules, so what else lies in the first and the last one stays too, but serves requests
+// as usual. A block may be pinned by several, each with another callback or `arg`.
+// Errors: ARGUMENT (no callback), ADDRESS_UNKNOWN, ADDRESS_INTERIOR, DOUBLE_FREE, STATE (pinned
+// with the same callback and `arg`), OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_pin(berm_addr_t addr, berm_pin_fn callback, void *arg);
+
+// Ends the pin of the block at `addr`, live or freed, without telling its callback.
+// Errors: ADDRESS_UNKNOWN (there is no such pin, or it is being told), SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg);
+
+// ---------------------------------------------------------------------------------------------
 // Limits and giving back
 // ---------------------------------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ typedef struct berm_stats {
     uint64_t imported_bytes;          // and how much; no part of what is above (berm_share.h)
     uint64_t decay_ticks;             // times idle memory was looked at (option decay_ms)
     uint64_t decayed_bytes;           // physical bytes given back by that
+    uint64_t pinned_bytes;            // physical bytes of handles under pinned blocks
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)
@@ -147,6 +148,7 @@ typedef enum berm_address_kind {
     BERM_ADDRESS_POISONED,    // left alone after a driver error
     BERM_ADDRESS_STALE,       // its pages serve another block; queued work may still use it here
     BERM_ADDRESS_IMPORTED,    // in memory of another process (berm_share.h)
+    BERM_ADDRESS_HELD,        // in a freed block that is pinned
 } berm_address_kind_t;
 
 typedef struct berm_whatis_s {

@@ -229,6 +229,7 @@ berm_range_t *berm__ranges_settle(berm_ranges_t *ranges, berm_range_t *range,
     range->state = (uint8_t)state;
     range->owner = NULL;
     range->is_slab = 0;
+    range->is_pinned = 0;
     if (bins_for(ranges, state) == NULL)
         return range;
     berm_range_t *next = range->next;
@@ -394,6 +395,6 @@ int berm__ranges_check(const berm_ranges_t *ranges, char *error, size_t error_ca
 
 const char *berm__range_state_name(berm_range_state_t state) {
     static const char *const names[BERM_RANGE_STATE_COUNT] = {
-        "free", "void", "live", "awaited", "busy", "cached", "stale", "poisoned"};
+        "free", "void", "live", "awaited", "busy", "held", "cached", "stale", "poisoned"};
     return state < BERM_RANGE_STATE_COUNT ? names[state] : "unknown";
 }

@@ -34,6 +34,7 @@ typedef enum berm_range_state {
     BERM_RANGE_LIVE,     // a block, or a slab of small blocks
     BERM_RANGE_AWAITED,  // freed, but some stream may still use it
     BERM_RANGE_BUSY,     // being mapped or unmapped
+    BERM_RANGE_HELD,     // freed, but its addresses are pinned
     BERM_RANGE_CACHED,   // freed into a thread's cache: for everyone else still a block
     BERM_RANGE_STALE,    // its pages have moved on; work that was queued before may still use it
     BERM_RANGE_POISONED, // never used again, after a driver error of unknown effect
@@ -60,7 +61,8 @@ typedef struct berm_range {
     void *owner;   // LIVE: the slab it is the home of, or the list of streams that use the block
     uint8_t state; // berm_range_state_t
     uint8_t is_slab;
-    uint16_t unused0;
+    uint8_t is_pinned; // LIVE, AWAITED, HELD: registered with something outside
+    uint8_t unused0;
     uint32_t mappings; // STALE: handles still mapped there
 } berm_range_t;
 

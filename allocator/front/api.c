@@ -31,7 +31,10 @@ berm_status_t berm_shutdown(size_t *live_blocks) {
     if (live_blocks != NULL)
         *live_blocks = 0;
     berm_status_t status = berm__heap_peek(&is_running);
-    return status == BERM_OK && is_running ? berm__heap_stop(live_blocks) : status;
+    if (status != BERM_OK || !is_running)
+        return status;
+    berm__heap_pins_announce();
+    return berm__heap_stop(live_blocks);
 }
 
 berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int device,

@@ -248,6 +248,8 @@ static int device_check(berm_audit_t *audit) {
         broken = phys_check(audit);
     if (broken == 0)
         broken = berm__audit_share(audit);
+    if (broken == 0)
+        broken = berm__audit_pins(audit);
     return broken != 0 ? broken : figures_check(audit);
 }
 

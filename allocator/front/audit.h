@@ -13,6 +13,7 @@ typedef struct berm_audit_sums {
     uint64_t poisoned_bytes, address_bytes, exported_bytes;
     uint64_t stale_mappings;
     uint64_t requested_bytes, allocated_bytes, awaited_bytes, blocks;
+    uint64_t held_blocks, pinned_bytes, pins_of_handles;
 } berm_audit_sums_t;
 
 typedef struct berm_audit {
@@ -37,6 +38,8 @@ int berm__audit_groups(const berm_audit_t *audit);
 int berm__audit_share(const berm_audit_t *audit);
 // I32, once segments were walked; how many handles leave.
 int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving);
+// I27, once all pools were walked.
+int berm__audit_pins(const berm_audit_t *audit);
 // I21. The caches are claimed.
 int berm__audit_caches(const berm_audit_t *audit);
 

@@ -15,6 +15,7 @@
 typedef struct pool_walk {
     uint64_t requested_bytes, allocated_bytes, blocks;
     uint64_t awaited_bytes, awaited_count, awaited_hash;
+    uint64_t held_count; // blocks
     uint64_t empty_slabs, partial_slabs;
 } pool_walk_t;
 
@@ -83,6 +84,8 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
             walk->requested_bytes += requested_bytes;
             walk->allocated_bytes += class_bytes;
             walk->blocks++;
+        } else if (is_taken && slab->state[slot] == BERM_SLOT_HELD) {
+            walk->held_count++;
         } else if (is_taken) {
             walk_awaited(walk, berm__slot_addr(slab, slot), class_bytes);
         }
@@ -109,6 +112,7 @@ static int segment_walk(const berm_audit_t *audit, const berm_segment_t *segment
         berm_addr_t addr = segment->base + range->start_bytes;
         if (range->state == BERM_RANGE_AWAITED)
             walk_awaited(walk, addr, range->size_bytes);
+        walk->held_count += range->state == BERM_RANGE_HELD;
         if (range->state != BERM_RANGE_LIVE)
             continue;
         if (range->is_slab) {
@@ -217,7 +221,7 @@ static int deferred_check(const berm_audit_t *audit, const pool_walk_t *walk) {
 
 // I12, the pool's share.
 static int taken_check(const berm_audit_t *audit, const pool_walk_t *walk) {
-    uint64_t taken = walk->blocks + walk->awaited_count;
+    uint64_t taken = walk->blocks + walk->awaited_count + walk->held_count;
     if (audit->pool->taken_blocks == taken)
         return 0;
     return berm__audit_fail(audit, 12, 0, "%" PRIu64 " blocks are taken, %" PRIu64 " are counted",
@@ -241,6 +245,7 @@ int berm__audit_pool(berm_audit_t *audit) {
     audit->sums.requested_bytes += walk.requested_bytes;
     audit->sums.allocated_bytes += walk.allocated_bytes;
     audit->sums.blocks += walk.blocks;
+    audit->sums.held_blocks += walk.held_count;
     audit->sums.awaited_bytes += walk.awaited_bytes;
     return broken;
 }

@@ -112,6 +112,9 @@ static int mapped_check(berm_audit_t *audit, const berm_segment_t *segment,
         audit->sums.mapped_handles++;
         if (handle->is_exported)
             audit->sums.exported_bytes += (uint64_t)handle->granules << segment->gpu->lg_granule;
+        audit->sums.pins_of_handles += handle->pins;
+        if (handle->pins > 0)
+            audit->sums.pinned_bytes += (uint64_t)handle->granules << segment->gpu->lg_granule;
         audit->sums.mapped_bytes += (uint64_t)handle->granules << segment->gpu->lg_granule;
         *at += handle->granules;
     }

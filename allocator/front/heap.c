@@ -179,6 +179,9 @@ static berm_status_t alloc_slow(uint64_t size_bytes, uint64_t alignment_bytes, i
     berm__mutex_lock(&device->lock);
     work_done_t before = work_read(device);
     status = alloc_locked(device, size_bytes, alignment_bytes, stream, out);
+    while (BERM_UNLIKELY(status == BERM_ERROR_STATE) &&
+           berm__pins_announce_held(device, device->pins_wanted))
+        status = alloc_locked(device, size_bytes, alignment_bytes, stream, out);
     work_done_t after = work_read(device);
     if (BERM_UNLIKELY(status != BERM_OK))
         status = berm__report_shortage(device, size_bytes, stream, status);

@@ -50,6 +50,8 @@ berm_status_t berm__heap_peek(bool *is_running);
 
 berm_status_t berm__heap_start(const char *options);
 berm_status_t berm__heap_stop(size_t *live_blocks);
+// Tells every pin that it ends: before a stop, with no lock held.
+void berm__heap_pins_announce(void);
 
 // The allocator of a device, opened on first use. DEVICE, NO_VMM, DRIVER, DEVICE_LOST.
 berm_status_t berm__heap_device(int ordinal, berm_device_t **out);

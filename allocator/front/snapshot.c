@@ -127,7 +127,8 @@ static void emit_range(berm_emit_t *emit, const berm_range_t *range) {
     berm__emit_string(emit, "state", berm__range_state_name((berm_range_state_t)range->state));
     berm__emit_u64(emit, "start_bytes", range->start_bytes);
     berm__emit_u64(emit, "size_bytes", range->size_bytes);
-    bool is_block = range->state == BERM_RANGE_LIVE || range->state == BERM_RANGE_AWAITED;
+    bool is_block = range->state == BERM_RANGE_LIVE || range->state == BERM_RANGE_AWAITED ||
+                    range->state == BERM_RANGE_HELD;
     if (range->is_slab) {
         emit_slab(emit, range->owner);
     } else if (is_block) {
@@ -285,6 +286,7 @@ static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_u64(emit, "exported_bytes", phys->exported_bytes);
     berm__emit_u64(emit, "imports", device->import_count);
     berm__emit_u64(emit, "imported_bytes", device->imported_bytes);
+    berm__emit_u64(emit, "pinned_bytes", berm__pins_bytes(device));
     berm__emit_u64(emit, "decay_ticks", device->decay.ticks);
     berm__emit_u64(emit, "decayed_bytes", device->decay.decayed_bytes);
     berm__emit_object_end(emit);

@@ -55,6 +55,7 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->exported_bytes = phys->exported_bytes;
     stats->imports = device->import_count;
     stats->imported_bytes = device->imported_bytes;
+    stats->pinned_bytes = berm__pins_bytes(device);
     stats->decay_ticks = device->decay.ticks;
     stats->decayed_bytes = device->decay.decayed_bytes;
     berm__mutex_unlock(&device->lock);

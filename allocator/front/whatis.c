@@ -13,6 +13,8 @@ static berm_address_kind_t kind_of(const berm_range_t *range) {
         return BERM_ADDRESS_LIVE;
     case BERM_RANGE_AWAITED:
         return BERM_ADDRESS_AWAITED;
+    case BERM_RANGE_HELD:
+        return BERM_ADDRESS_HELD;
     case BERM_RANGE_FREE:
         return BERM_ADDRESS_FREE;
     case BERM_RANGE_POISONED:
@@ -43,7 +45,8 @@ static void slot_describe(const berm_slab_t *slab, uint64_t offset, berm_whatis_
         whatis->requested_bytes = (uint64_t)slab->requested[slot] + 1;
         whatis->allocation_index = slab->index[slot];
     } else if (berm__slot_is_taken(slab, slot)) {
-        whatis->kind = BERM_ADDRESS_AWAITED;
+        bool is_held = slab->state[slot] == BERM_SLOT_HELD;
+        whatis->kind = is_held ? BERM_ADDRESS_HELD : BERM_ADDRESS_AWAITED;
     }
 }
 

@@ -72,7 +72,7 @@ berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segmen
                                      berm_range_t *range, berm_addr_t addr) {
     if (range == NULL || range->start_bytes != addr - segment->base)
         return BERM_ERROR_STATE; // the pool says what is wrong
-    if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL ||
+    if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL || range->is_pinned ||
         cache->large_count >= cache->large_capacity)
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;

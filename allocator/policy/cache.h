@@ -159,7 +159,8 @@ static inline berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t
     uint32_t slot = berm__size_class_slot_of(size_class, addr - slab->base);
     unsigned count = cache->count[size_class];
     if (BERM_UNLIKELY(__atomic_load_n(&slab->uses, __ATOMIC_RELAXED) != NULL ||
-                      slot >= slab->slots || slab->base + slot * class_bytes != addr ||
+                      __atomic_load_n(&slab->pins, __ATOMIC_RELAXED) != 0 || slot >= slab->slots ||
+                      slab->base + slot * class_bytes != addr ||
                       count >= cache->capacity[size_class]))
         return BERM_ERROR_STATE;
     uint64_t requested = (uint64_t)slab->requested[slot] + 1;

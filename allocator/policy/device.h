@@ -40,9 +40,10 @@ typedef struct berm_device {
     berm_list_t groups; // berm_group_t.link
     berm_list_t pools;  // berm_pool_t.link
     uint32_t pool_count;
-    berm_list_t caches;  // berm_cache_t.link
+    berm_list_t caches; // berm_cache_t.link
     berm_decay_t decay;
-    berm_list_t imports; // berm_import_t.link (share.h)
+    struct berm_pool *pins_wanted; // a request wants its held pins announced; NULL: all pools'
+    berm_list_t imports;           // berm_import_t.link (share.h)
     uint64_t import_count, imported_bytes;
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;

@@ -4,11 +4,14 @@
 //   1  what is mapped and free in the pool               large.c
 //   2  what threads have cached, and empty slabs         cache.c, small.c
 //   3  frees of other streams that have finished         deferred.c
-//   4  mapping: headroom, moved pages, growth, waits     miss.c, supply.c
-//   5  waiting for frees of other streams, oldest first, this pool's and then the others'
-//   6  failing
+//   4  freed blocks of the pool that are pinned, once they are announced: the caller does that,
+//      with no lock held, and asks again (pin.h)
+//   5  mapping: headroom, moved pages, growth, waits     miss.c, supply.c
+//   6  waiting for frees of other streams, oldest first, this pool's and then the others'
+//   7  the same as 4 for all pools of the device
+//   8  failing
 //
-// Steps 5 and on are counted as retries. Locks: the device's; the pool's is taken step by step, and
+// Steps 6 and on are counted as retries. Locks: the device's; the pool's is taken step by step, and
 // what a step finds is taken before it is given up.
 #include "policy/alias.h"
 #include "policy/cache.h"
@@ -69,6 +72,12 @@ static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64
     return shortage;
 }
 
+// What the caller has to announce before the request can be tried again; STATE.
+static berm_status_t pins_want(berm_device_t *device, berm_pool_t *pool) {
+    device->pins_wanted = pool;
+    return BERM_ERROR_STATE;
+}
+
 // Step 2 and on. No pool's lock is held.
 static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                                   berm_place_t *place) {
@@ -76,10 +85,14 @@ static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64
     berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
     if (status != BERM_ERROR_STATE)
         return status;
+    if (BERM_UNLIKELY(atomic_load(&pool->pins.held_count) > 0))
+        return pins_want(pool->device, pool);
     bool is_pushed;
     status = berm__gpu_enter(&pool->device->gpu, &is_pushed);
     if (status == BERM_OK)
         status = ladder_climb(pool, size_bytes, alignment_bytes, place);
+    if (BERM_UNLIKELY(is_shortage(status)) && berm__pins_are_held(pool->device))
+        status = pins_want(pool->device, NULL);
     if (status == BERM_OK)
         (void)berm__decay_tick(pool->device, true); // the request is served, whatever becomes of it
     berm__gpu_leave(&pool->device->gpu, is_pushed);

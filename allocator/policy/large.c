@@ -30,8 +30,10 @@ berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
 }
 
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
-    if (BERM_UNLIKELY(berm__range_is_exported(pool, segment, range))) {
-        berm__export_retire(pool, segment, range);
+    if (BERM_UNLIKELY(range->is_pinned)) {
+        berm__segment_cell_write(segment, range->start_bytes, 0);
+        berm__ranges_lift(&segment->ranges, range, BERM_RANGE_HELD);
+        berm__pin_hold(pool, segment->base + range->start_bytes);
         return;
     }
     berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,

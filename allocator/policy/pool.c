@@ -38,6 +38,7 @@ static berm_pool_t *pool_create(berm_group_t *group, berm_stream_ref_t *stream) 
     berm__node_slab_init(&pool->deferred_nodes, sizeof(berm_deferred_t));
     berm__list_init(&pool->segments);
     berm__aliased_init(&pool->aliased);
+    berm__pins_init(&pool->pins);
     berm__list_init(&pool->deferred);
     for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++) {
         berm__list_init(&pool->empties[c]);
@@ -99,6 +100,7 @@ void berm__pool_destroy(berm_pool_t *pool) {
     berm__node_slab_destroy(&pool->range_nodes);
     berm__node_slab_destroy(&pool->use_nodes);
     berm__node_slab_destroy(&pool->deferred_nodes);
+    berm__pins_destroy(&pool->pins);
     berm__mutex_destroy(&pool->lock);
     berm__mem_free(pool, sizeof *pool);
 }

@@ -5,6 +5,7 @@
 // Life of a block's bytes:
 //   VOID -> (mapped) FREE -> LIVE -> FREE                 freed on its own stream
 //                            LIVE -> AWAITED -> FREE      another stream, or none, was named
+//                            ... -> HELD -> FREE          the block is pinned (pin.h)
 //
 // Memory that is FREE may still be in use by work queued on the pool's own stream; ticket_of says
 // up to which ticket. That is all right for a request on the same stream, and forbids moving the
@@ -14,7 +15,7 @@
 // Invariants (docs/invariants.md):
 //   I9   a live block's uses have ticket 0, an awaited one's have tickets their streams gave out
 //   I12  the device's figures: allocated is the sum of LIVE blocks and live slots; active adds
-//        AWAITED ones; a pool's taken_blocks is the number of all those, and of cached ones
+//        AWAITED ones; a pool's taken_blocks is the number of all those, and of cached and HELD ones
 //   I13  a slab's slots: a live one is taken; used = bits of taken; requested sizes fit the class
 //   I14  a slab with a free slot and one taken is in the list of its fullness; an empty one is in
 //        `empties`; a full one is in none
@@ -29,6 +30,7 @@
 
 #include "host/node_slab.h"
 #include "policy/counts.h"
+#include "policy/pin.h"
 
 // One stream's use of a block. While the block is live the ticket is 0; the free sets it.
 typedef struct berm_use {
@@ -64,6 +66,7 @@ typedef struct berm_slab {
     uint8_t size_class;
     uint8_t fullness; // which list it is in
     uint16_t slots, used;
+    uint16_t pins;                   // pinned blocks; atomic where threads look without a lock
     uint64_t taken[BERM_SLAB_WORDS]; // live, cached by a thread, or awaited
     uint64_t size_bytes;             // of this record
     berm_addr_t base;                // of slot 0
@@ -77,6 +80,7 @@ typedef enum berm_slot_state {
     BERM_SLOT_FREE,   // not taken
     BERM_SLOT_LIVE,   // taken, a caller's
     BERM_SLOT_CACHED, // taken, in a thread's cache or awaited
+    BERM_SLOT_HELD,   // taken, free but for its pins
 } berm_slot_state_t;
 
 static inline berm_addr_t berm__slot_addr(const berm_slab_t *slab, uint32_t slot) {
@@ -116,6 +120,7 @@ typedef struct berm_pool {
     uint32_t cache_count;           // of threads (cache.h)
     struct berm_exchange *exchange; // between them; NULL: none yet
     berm_list_t deferred;           // what is removed is removed under both locks
+    berm_pins_t pins;
     // Written under the lock, looked at without.
     atomic_uint_fast64_t deferred_bytes;
     atomic_uint_fast64_t deferred_polls; // allocations since the deferred list was last looked at
@@ -226,7 +231,8 @@ typedef struct berm_place {
 berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                               berm_place_t *place);
 // The same; where nothing fits and `may_map`, maps memory (miss.c) and climbs the ladder
-// (ladder.c). The pool's lock is held, and given up meanwhile.
+// (ladder.c). The pool's lock is held, and given up meanwhile. STATE though it `may_map`: held pins
+// are to be announced first (device.h: pins_wanted).
 berm_status_t berm__large_take(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                                bool may_map, berm_place_t *place);
 // In groups whose blocks own their handles (owned.c): as berm__large_hit and berm__miss_map, of
@@ -244,7 +250,8 @@ void berm__export_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_
 static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
     return (pool->group->traits & BERM_GROUP_EXPORTABLE) != 0;
 }
-// Gives a LIVE or AWAITED range back to the free ones. The pool's lock is held.
+// Gives a LIVE, AWAITED or HELD range back to the free ones; a pinned one is HELD instead. The
+// pool's lock is held.
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 
 // --- the small path (small.c): the pool's lock is held -------------------------------------------

@@ -162,6 +162,11 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request
 }
 
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
+    if (BERM_UNLIKELY(slab->pins > 0) && berm__pin_is_on(pool, berm__slot_addr(slab, slot))) {
+        __atomic_store_n(&slab->state[slot], BERM_SLOT_HELD, __ATOMIC_RELAXED);
+        berm__pin_hold(pool, berm__slot_addr(slab, slot));
+        return;
+    }
     pool->taken_blocks--;
     if (slab->used == slab->slots) // who filled from it before may be gone
         slab->user = NULL;

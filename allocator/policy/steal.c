@@ -29,6 +29,8 @@ static uint64_t handle_end(const berm_segment_t *segment, uint64_t granule, uint
 
 static bool handle_has_passed(const berm_segment_t *segment, const berm_stream_ref_t *stream,
                               uint64_t granule, uint64_t end) {
+    if (segment->handle_of[granule]->pins > 0)
+        return false;
     for (; granule < end; granule++)
         if (!berm__stream_has_passed(stream, segment->ticket_of[granule]))
             return false;
@@ -187,7 +189,8 @@ static uint64_t range_cheapest_ticket(const berm_segment_t *segment, const berm_
         uint64_t last = 0;
         for (uint64_t granule = at; granule < end; granule++)
             last = berm__max_u64(last, segment->ticket_of[granule]);
-        if (!berm__stream_has_passed(stream, last) && (cheapest == 0 || last < cheapest))
+        if (!berm__stream_has_passed(stream, last) && segment->handle_of[at]->pins == 0 &&
+            (cheapest == 0 || last < cheapest))
             cheapest = last;
     }
     return cheapest;
@@ -228,8 +231,21 @@ static bool range_is_obtainable(const berm_pool_t *pool, const berm_segment_t *s
            (state == BERM_RANGE_AWAITED && !berm__range_is_exported(pool, segment, range));
 }
 
+// Granules of whole handles in [start, start + size) that are not pinned.
+static uint64_t movable_granules(const berm_pool_t *pool, const berm_segment_t *segment,
+                                 uint64_t start_bytes, uint64_t size_bytes) {
+    uint64_t first, count, granules = 0;
+    if (!berm__segment_whole_handles(segment, start_bytes, size_bytes, &first, &count))
+        return 0;
+    if (BERM_LIKELY(pool->pins.count == 0))
+        return count;
+    for (uint64_t at = first; at < first + count; at++)
+        granules += segment->handle_of[at]->pins == 0;
+    return granules;
+}
+
 uint64_t berm__steal_free(berm_pool_t *pool) {
-    uint64_t granules = 0, first, count;
+    uint64_t granules = 0;
     if (!berm__group_may_move(pool->group))
         return 0;
     berm__mutex_lock(&pool->lock);
@@ -237,9 +253,7 @@ uint64_t berm__steal_free(berm_pool_t *pool) {
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range))
-            if (berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &first,
-                                            &count))
-                granules += count;
+            granules += movable_granules(pool, segment, range->start_bytes, range->size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
     return granules;
@@ -249,11 +263,11 @@ uint64_t berm__steal_free(berm_pool_t *pool) {
 static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t *segment) {
     uint64_t granules = 0;
     for (const berm_range_t *range = segment->ranges.first; range != NULL;) {
-        uint64_t start = range->start_bytes, size = 0, first, count;
+        uint64_t start = range->start_bytes, size = 0;
         for (; range != NULL && range_is_obtainable(pool, segment, range); range = range->next)
             size += range->size_bytes;
-        if (size > 0 && berm__segment_whole_handles(segment, start, size, &first, &count))
-            granules += count;
+        if (size > 0)
+            granules += movable_granules(pool, segment, start, size);
         if (range != NULL)
             range = range->next;
     }

@@ -39,6 +39,7 @@ typedef struct berm_phys_handle {
     uint64_t ticket;              // up to which that pool's stream may use it elsewhere
     uint32_t granules;
     bool is_exported; // other processes may have it: it is never mapped for another block
+    uint32_t pins;    // blocks over it that something outside has registered: it stays where it is
 } berm_phys_handle_t;
 
 // Idle handles that work of one stream may still use at their old addresses (remap:alias).

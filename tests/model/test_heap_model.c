@@ -10,6 +10,7 @@
 // where what cannot be reclaimed and what was asked for do not fit together.
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/rng.h"
@@ -25,8 +26,9 @@ enum {
 typedef struct model_block {
     berm_addr_t addr; // 0: none
     uint64_t size_bytes;
-    int owner;    // index of the stream it was allocated on; -1: none, or that one is gone
-    int last;     // the stream whose work used it last; -1: that work is done
+    int owner; // index of the stream it was allocated on; -1: none, or that one is gone
+    int last;  // the stream whose work used it last; -1: that work is done
+    bool is_pinned;
     bool is_lone; // last is not the owner, and was not recorded: the free must name it
 } model_block_t;
 
@@ -37,8 +39,23 @@ typedef struct model {
     uint64_t live_count, requested_bytes;
     uint64_t limit_bytes, memory_bytes;
     uint64_t failures;
+    bool has_pins;
 } model_t;
 
+// Pins of live and freed blocks: until one is told or ended, nothing else has its addresses, and
+// its memory is what it was.
+typedef struct model_pin {
+    berm_addr_t addr; // 0: none
+    uint64_t size_bytes;
+    const void *handle; // behind its first byte
+    bool is_freed;
+} model_pin_t;
+
+enum {
+    PINS_MAX = 12
+};
+
+static model_pin_t pins[PINS_MAX];
 static uint64_t model_now_ns;
 
 static uint64_t model_clock(void *context) {
@@ -91,6 +108,38 @@ static void figures_check(const model_t *model) {
     cr_assert(stats.reserved_bytes.current == stats.active_bytes.current + stats.cached_bytes);
     cr_assert(stats.reserved_bytes.peak >= stats.reserved_bytes.current);
     cr_assert(stats.poisoned_bytes == 0);
+}
+
+static berm_segment_t *segment_of(berm_addr_t addr) {
+    return berm__addr_dir_find(&berm__heap.dir, addr);
+}
+
+static const void *handle_at(berm_addr_t addr) {
+    const berm_segment_t *segment = segment_of(addr);
+    return segment->handle_of[berm__segment_granule_of(segment, addr - segment->base)];
+}
+
+static void pins_check(const model_t *model) {
+    for (const model_pin_t *pin = pins; pin < pins + PINS_MAX; pin++) {
+        if (pin->addr == 0)
+            continue;
+        cr_assert(handle_at(pin->addr) == pin->handle, "a pinned page has moved");
+        for (const model_block_t *block = model->blocks; block < model->blocks + BLOCKS_MAX;
+             block++)
+            cr_assert(!pin->is_freed || block->addr == 0 ||
+                          block->addr + block->size_bytes <= pin->addr ||
+                          pin->addr + pin->size_bytes <= block->addr,
+                      "a block has addresses that are pinned");
+    }
+}
+
+static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes) {
+    model_pin_t *pin = arg;
+    cr_assert(pin->addr == addr && size_bytes >= pin->size_bytes);
+    berm_stats_t stats = {.size = sizeof stats};
+    cr_assert(pin->is_freed && berm_stats_read(0, &stats) == BERM_OK, "no lock is held");
+    cr_assert(berm_unpin(addr, pin_told, arg) == BERM_ERROR_ADDRESS_UNKNOWN, "it has ended");
+    pin->addr = 0;
 }
 
 // A request may fail only when it does not fit beside what no waiting and no moving can free. A
@@ -163,12 +212,29 @@ static void step_free(model_t *model, model_block_t *block) {
             stream = model->streams[named];
     }
     heap_free(addr, stream);
+    for (model_pin_t *pin = pins; pin < pins + PINS_MAX; pin++)
+        pin->is_freed |= pin->addr == addr;
     block->addr = 0;
     model->live_count--;
     model->requested_bytes -= block->size_bytes;
     berm_status_t status = berm_free(addr, 0, stream);
     cr_assert(status == BERM_ERROR_DOUBLE_FREE || status == BERM_ERROR_ADDRESS_UNKNOWN, "%s",
               berm_status_name(status));
+}
+
+// Pins a live block, or ends a pin.
+static void step_pin(model_t *model, model_block_t *block) {
+    model_pin_t *pin = &pins[below(model, PINS_MAX)];
+    if (pin->addr != 0) {
+        cr_assert(berm_unpin(pin->addr, pin_told, pin) == BERM_OK, "%s", berm_error_message());
+        pin->addr = 0;
+        return;
+    }
+    if (block->addr == 0)
+        return;
+    cr_assert(berm_pin(block->addr, pin_told, pin) == BERM_OK, "%s", berm_error_message());
+    cr_assert(berm_pin(block->addr, pin_told, pin) == BERM_ERROR_STATE);
+    *pin = (model_pin_t){block->addr, block->size_bytes, handle_at(block->addr), false};
 }
 
 static void step_bad_free(model_t *model, const model_block_t *block) {
@@ -233,7 +299,8 @@ static void step_largest(model_t *model) {
     cr_assert(simcuda_calls("cuMemMap") == before);
     heap_free(addr, model->streams[stream]);
     // Frees that finish meanwhile may join into something larger.
-    if (!berm__list_is_empty(&heap_pool(model->streams[stream])->deferred))
+    const berm_pool_t *pool = heap_pool(model->streams[stream]);
+    if (!berm__list_is_empty(&pool->deferred) || atomic_load(&pool->pins.held_count) > 0)
         return;
     berm_status_t status = berm_alloc(size_bytes + 512, 0, model->streams[stream], &addr);
     if (status != BERM_OK)
@@ -257,6 +324,8 @@ static void model_step(model_t *model) {
         step_largest(model);
     else if (kind < 12)
         step_decay(model);
+    else if (kind < 16 && model->has_pins)
+        step_pin(model, block);
     else if (block->addr == 0)
         step_alloc(model, block);
     else if (kind < 70)
@@ -267,8 +336,10 @@ static void model_step(model_t *model) {
         step_free(model, block);
 }
 
-static void model_run(uint64_t seed, const heap_fixture_options_t *options) {
-    model_t model = {.limit_bytes = UINT64_MAX, .memory_bytes = options->memory_bytes};
+static void run_with(uint64_t seed, const heap_fixture_options_t *options, bool has_pins) {
+    model_t model = {
+        .limit_bytes = UINT64_MAX, .memory_bytes = options->memory_bytes, .has_pins = has_pins};
+    memset(pins, 0, sizeof pins);
     berm__rng_seed(&model.rng, seed);
     cr_assert(berm_clock_set(model_clock, NULL) == BERM_OK);
     heap_fixture_begin(options);
@@ -278,12 +349,21 @@ static void model_run(uint64_t seed, const heap_fixture_options_t *options) {
         model_step(&model);
         BERM_TEST_CHECK();
         figures_check(&model);
+        pins_check(&model);
     }
     // The mix must be hard enough to climb the ladder to its end, and not so hard that it is all.
     cr_assert(model.failures > 0 && model.failures < OPERATIONS / 4, "%llu requests failed",
               (unsigned long long)model.failures);
     heap_context_synchronize();
+    for (model_pin_t *pin = pins; pin < pins + PINS_MAX; pin++)
+        pin->is_freed = true; // the end of the heap tells the rest
     BERM_TEST_END_INSIDE();
+    for (const model_pin_t *pin = pins; pin < pins + PINS_MAX; pin++)
+        cr_assert(pin->addr == 0, "a pin was not told at the end");
+}
+
+static void model_run(uint64_t seed, const heap_fixture_options_t *options) {
+    run_with(seed, options, false);
 }
 
 Test(heap_model, roomy) {
@@ -319,4 +399,10 @@ Test(heap_model, decays) {
     model_run(51,
               &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "decay_ms:1000"});
     model_run(52, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "decay_ms:0"});
+}
+
+Test(heap_model, pins) {
+    run_with(61, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(192)}, true);
+    run_with(62, &(heap_fixture_options_t){.memory_bytes = BERM_MIB(256), .berm = "headroom:0"},
+             true);
 }

@@ -26,6 +26,8 @@ static void *streams[STREAMS];
 static _Atomic(berm_addr_t) mailboxes[MAILBOXES]; // blocks on their way to another thread
 static atomic_bool is_done;
 
+static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes);
+
 static uint64_t size_draw(berm_rng_t *rng) {
     uint64_t most = UINT64_C(512) << berm__rng_below(rng, 13); // up to 2 MiB
     return 1 + berm__rng_below(rng, most);
@@ -34,11 +36,18 @@ static uint64_t size_draw(berm_rng_t *rng) {
 static void block_free(berm_rng_t *rng, berm_addr_t addr) {
     if (addr == 0)
         return;
+    if (berm__rng_below(rng, 16) == 0)
+        (void)berm_unpin(addr, pin_told, NULL);
     if (berm__rng_below(rng, 8) == 0)
         (void)berm_record_stream(addr, streams[berm__rng_below(rng, STREAMS)]);
     void *stream =
         berm__rng_below(rng, 16) == 0 ? BERM_STREAM_NONE : streams[berm__rng_below(rng, STREAMS)];
     HEAP_INSIST(berm_free(addr, 0, stream) == BERM_OK);
+}
+
+static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes) {
+    (void)arg;
+    HEAP_INSIST(berm_unpin(addr, pin_told, NULL) == BERM_ERROR_ADDRESS_UNKNOWN && size_bytes > 0);
 }
 
 static void *worker(void *argument) {
@@ -50,6 +59,8 @@ static void *worker(void *argument) {
         berm_status_t status = berm_alloc(size_draw(&rng), 0, stream, &addr);
         HEAP_INSIST(status == BERM_OK || status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ||
                     status == BERM_ERROR_LIMIT);
+        if (addr != 0 && berm__rng_below(&rng, 16) == 0)
+            HEAP_INSIST(berm_pin(addr, pin_told, NULL) == BERM_OK);
         if (berm__rng_below(&rng, 2) == 0)
             addr = atomic_exchange(&mailboxes[berm__rng_below(&rng, MAILBOXES)], addr);
         block_free(&rng, addr);

@@ -244,6 +244,28 @@ static void scenario_decay(void) {
     (void)block_alloc(BERM_MIB(12), run.streams[1]); // a miss, which ticks
 }
 
+static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes) {
+    (void)addr;
+    (void)size_bytes;
+    ++*(unsigned *)arg;
+}
+
+// Freed pinned blocks are in the way of a request, which has them told.
+static void scenario_pins(void) {
+    static unsigned told;
+    fault_block_t blocks[4];
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++) {
+        blocks[i] = block_alloc(i == 0 ? 3000 : BERM_MIB(14), run.streams[i / 3]);
+        if (blocks[i].addr != 0)
+            (void)TRY(berm_pin(blocks[i].addr, pin_told, &told));
+    }
+    for (size_t i = 0; i < 3; i++)
+        block_free(&blocks[i], run.streams[0]);
+    (void)block_alloc(BERM_MIB(40), run.streams[2]);
+    if (blocks[3].addr != 0)
+        (void)TRY(berm_unpin(blocks[3].addr, pin_told, &told));
+}
+
 // A request that fails here may fail for good: the device is small.
 static void replay_alloc(fault_block_t *block, uint64_t size_bytes, void *stream) {
     *block = (fault_block_t){.size_bytes = size_bytes, .owner = stream};
@@ -287,6 +309,7 @@ const fault_scenario_t fault_scenarios[] = {
     {"share", {.memory_bytes = BERM_MIB(64)}, scenario_share},
     {"peers", {.memory_bytes = BERM_MIB(64), .devices = 2, .berm = "headroom:0"}, scenario_peers},
     {"decay", {.memory_bytes = BERM_MIB(128), .berm = "decay_ms:0"}, scenario_decay},
+    {"pins", {.memory_bytes = BERM_MIB(64)}, scenario_pins},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
 };
 // clang-format on

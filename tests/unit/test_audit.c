@@ -364,6 +364,45 @@ MUTATION(I23_pools_are_in_their_groups) {
     audit_expect(0);
 }
 
+static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes) {
+    (void)arg;
+    (void)addr;
+    (void)size_bytes;
+}
+
+static berm_pin_t *pin_of(berm_addr_t addr) {
+    for (unsigned i = 0; i < BERM_PIN_BUCKETS; i++)
+        BERM_LIST_EACH (berm_pin_t, pin, &heap.pool->pins.buckets[i], link)
+            if (pin->addr == addr)
+                return pin;
+    return NULL;
+}
+
+MUTATION(I27_pins_are_on_blocks_and_handles) {
+    berm_addr_t freed = heap_alloc(BERM_MIB(3), heap.a), live = heap_alloc(BERM_MIB(3), heap.a);
+    cr_assert(berm_pin(freed, pin_told, NULL) == BERM_OK);
+    cr_assert(berm_pin(live, pin_told, NULL) == BERM_OK);
+    cr_assert(berm_pin(heap.small, pin_told, NULL) == BERM_OK);
+    heap_free(freed, heap.a);
+    heap_free(heap.small, heap.a);
+    audit_expect(0);
+    berm_pin_t *of_freed = pin_of(freed), *of_live = pin_of(live), *of_slot = pin_of(heap.small);
+    cr_assert(of_freed->is_held && !of_live->is_held && of_slot->is_held);
+    BREAKS(27, of_freed->is_held, false);
+    BREAKS(27, of_live->is_held, true);
+    BREAKS(27, of_slot->is_held, false);
+    BREAKS(27, of_live->range->is_pinned, 0);
+    BREAKS(27, of_slot->slab->pins, 0);
+    BREAKS(27, heap.pool->pins.count, 2);
+    BREAKS(27, heap.pool->pins.held_count, 3);
+    BREAKS(27, heap.pool->pins.pinned_bytes, 0);
+    berm_phys_handle_t *handle =
+        heap.segment->handle_of[berm__segment_granule_of(heap.segment, live - heap.segment->base)];
+    BREAKS(27, handle->pins, 0);
+    BREAKS(27, handle->pins, handle->pins + 1);
+    BREAKS(27, of_freed->addr, of_freed->addr + 512);
+}
+
 // --- the public call ---------------------------------------------------------------------------
 
 Test(audit, public_call_gives_number_and_line) {
