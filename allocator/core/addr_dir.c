@@ -5,7 +5,8 @@
 // D2  heads[u] is the highest entry that touches unit u, NULL if none does
 //
 // Insert links the new entry to the one below before anything points at it, remove leaves its link
-// alone: a find on its way down always reaches every entry that was in throughout.
+// alone: a find on its way down always reaches every entry that was in throughout, unless an entry
+// on the way is inserted anew, which the count of inserts tells.
 // Cost: the list of entries (a few per device) plus one store per 4 GiB of the entry.
 //
 // Locks: writers take the directory's, of rank SEGMENT. Only init can fail for lack of memory.
@@ -22,6 +23,7 @@ bool berm__addr_dir_init(berm_addr_dir_t *dir) {
     dir->heads = berm__mem_reserve(HEADS_SIZE);
     berm__mutex_lock(&dir->mutex);
     dir->top = NULL;
+    atomic_init(&dir->inserts, 0);
     berm__mutex_unlock(&dir->mutex);
     return dir->heads != NULL;
 }
@@ -71,8 +73,12 @@ static bool insert_locked(berm_addr_dir_t *dir, berm_addr_t base, uint64_t size_
         return false;
     if (below != NULL && base - below->base < below->size_bytes)
         return false;
-    entry->base = base;
-    entry->size_bytes = size_bytes;
+    // A find that is still at the entry, from before it was removed, sees the count if it sees what
+    // is written here.
+    atomic_fetch_add_explicit(&dir->inserts, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    __atomic_store_n(&entry->base, base, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->size_bytes, size_bytes, __ATOMIC_RELAXED);
     atomic_store_explicit(&entry->next, below, memory_order_relaxed);
     for (uint64_t unit = unit_of(base); unit <= entry_last_unit(entry); unit++) {
         berm_addr_entry_t *head = atomic_load_explicit(&dir->heads[unit], memory_order_relaxed);

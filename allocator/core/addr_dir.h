@@ -10,8 +10,8 @@
 // LOCKS  Insert and remove take the directory's own lock (rank SEGMENT), since devices share it.
 // Finds take none and may run beside them: a find of an address whose entry is inserted before and
 // removed after is always right. LIFETIME  The caller owns the entries. A removed entry may still
-// be read by a find that began before: it must not be freed, changed or inserted again until no
-// find can be running.
+// be read by a find that began before: it must not be freed until no find can be running. It may be
+// inserted again: each insert counts, and a find that saw the count change looks anew.
 #ifndef BERM_CORE_ADDR_DIR_H
 #define BERM_CORE_ADDR_DIR_H
 
@@ -29,14 +29,15 @@ enum {
 typedef struct berm_addr_entry berm_addr_entry_t;
 
 struct berm_addr_entry {
-    berm_addr_t base;                  // written by insert
-    uint64_t size_bytes;               // written by insert
-    void *owner;                       // set by the caller before insert, constant after
+    berm_addr_t base;                  // written by insert, atomically
+    uint64_t size_bytes;               // the same
+    void *owner;                       // set by the caller before the first insert, constant after
     _Atomic(berm_addr_entry_t *) next; // the next lower entry
 };
 
 typedef struct berm_addr_dir {
     _Atomic(berm_addr_entry_t *) *heads; // 2^25 words of zero pages, committed as they are written
+    atomic_uint_fast64_t inserts;        // begun so far
     berm_mutex_t mutex;                  // of the writers
     berm_addr_entry_t *top;              // the highest entry of all; under the mutex
 } berm_addr_dir_t;
@@ -59,11 +60,19 @@ void berm__addr_dir_remove(berm_addr_dir_t *dir, berm_addr_entry_t *entry);
 static inline void *berm__addr_dir_find(const berm_addr_dir_t *dir, berm_addr_t addr) {
     if (BERM_UNLIKELY(addr >> BERM_ADDR_DIR_BITS != 0))
         return NULL;
-    berm_addr_entry_t *entry =
-        atomic_load_explicit(&dir->heads[addr >> BERM_ADDR_DIR_UNIT_BITS], memory_order_acquire);
-    while (entry != NULL && entry->base > addr)
-        entry = atomic_load_explicit(&entry->next, memory_order_acquire);
-    return entry != NULL && addr - entry->base < entry->size_bytes ? entry->owner : NULL;
+    for (;;) {
+        uint64_t inserts = atomic_load_explicit(&dir->inserts, memory_order_acquire);
+        berm_addr_entry_t *entry = atomic_load_explicit(
+            &dir->heads[addr >> BERM_ADDR_DIR_UNIT_BITS], memory_order_acquire);
+        berm_addr_t base = 0;
+        while (entry != NULL && (base = __atomic_load_n(&entry->base, __ATOMIC_RELAXED)) > addr)
+            entry = atomic_load_explicit(&entry->next, memory_order_acquire);
+        bool is_inside =
+            entry != NULL && addr - base < __atomic_load_n(&entry->size_bytes, __ATOMIC_RELAXED);
+        atomic_thread_fence(memory_order_acquire);
+        if (BERM_LIKELY(atomic_load_explicit(&dir->inserts, memory_order_relaxed) == inserts))
+            return is_inside ? entry->owner : NULL;
+    }
 }
 
 #endif

@@ -156,11 +156,13 @@ static int phys_check(const berm_audit_t *audit) {
         return berm__audit_fail(audit, 30, 0,
                                 "%" PRIu64 " mappings are stale, %" PRIu64 " are counted",
                                 audit->sums.stale_mappings, phys->stale_mappings);
-    uint64_t bytes = audit->sums.mapped_bytes + (idle_granules << phys->gpu->lg_granule);
-    if (phys->mapping_count != audit->sums.mapped_handles)
+    uint64_t bytes = audit->sums.mapped_bytes + audit->sums.plain_slack_bytes +
+                     (idle_granules << phys->gpu->lg_granule);
+    uint64_t mappings = audit->sums.mapped_handles - audit->sums.plain_handles;
+    if (phys->mapping_count != mappings)
         return berm__audit_fail(
             audit, 17, 0, "%" PRIu64 " handles stand in segments, %" PRIu64 " mappings are counted",
-            audit->sums.mapped_handles, phys->mapping_count);
+            mappings, phys->mapping_count);
     if (phys->handle_count != audit->sums.mapped_handles + idle || phys->reserved_bytes != bytes)
         return berm__audit_fail(audit, 10, 0,
                                 "%" PRIu64 " handles of %" PRIu64 " bytes are mapped or idle, "
@@ -218,7 +220,8 @@ static int pool_check(berm_audit_t *audit, const berm_pool_t *pool) {
     for (const berm_list_t *link = pool->segments.next; link != &pool->segments && broken == 0;
          link = link->next) {
         const berm_segment_t *segment = BERM_CONTAINER_OF((uintptr_t)link, berm_segment_t, link);
-        audit->sums.address_bytes += segment->span_bytes;
+        if (!segment->is_plain)
+            audit->sums.address_bytes += segment->span_bytes;
         broken = address_check(audit, segment);
         if (broken == 0)
             broken = berm__audit_segment(audit, segment);

@@ -13,6 +13,8 @@ typedef struct berm_audit_sums {
     uint64_t poisoned_bytes, address_bytes, exported_bytes;
     uint64_t stale_mappings;
     uint64_t requested_bytes, allocated_bytes, awaited_bytes, blocks;
+    uint64_t plain_handles;
+    uint64_t plain_slack_bytes; // of plain allocations, beside their segments
     uint64_t held_blocks, pinned_bytes, pins_of_handles;
 } berm_audit_sums_t;
 

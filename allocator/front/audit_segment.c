@@ -176,6 +176,30 @@ static int granules_check(berm_audit_t *audit, const berm_segment_t *segment) {
     return broken;
 }
 
+// I28. Sums what a plain segment's allocation has beside its span.
+static int plain_check(berm_audit_t *audit, const berm_segment_t *segment) {
+    const char *wrong = NULL;
+    uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
+    if (segment->is_plain != segment->store->is_plain)
+        wrong = "is plain and its store is not, or the other way round";
+    else if (!segment->is_plain)
+        return 0;
+    else if (!berm__is_aligned(segment->base, BERM_CELL_BYTES) ||
+             segment->base < segment->plain_addr ||
+             segment->base + segment->span_bytes > segment->plain_addr + segment->plain_bytes)
+        wrong = "does not lie in its allocation";
+    else if (segment->handle_of[0] == NULL || segment->handle_of[0]->granules != granules)
+        wrong = "is not of one handle";
+    for (const berm_range_t *range = segment->ranges.first; range != NULL; range = range->next)
+        if (range->state == BERM_RANGE_VOID)
+            wrong = "has a void range";
+    if (wrong != NULL)
+        return berm__audit_fail(audit, 28, segment->base, "a segment %s", wrong);
+    audit->sums.plain_handles++;
+    audit->sums.plain_slack_bytes += segment->plain_bytes - segment->span_bytes;
+    return 0;
+}
+
 // --- slots (I7) --------------------------------------------------------------------------------
 
 // Slots [*at, end) have `value`; of long runs of nothing only the ends are looked at.
@@ -219,7 +243,9 @@ int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment) {
     int broken = berm__ranges_check(&segment->ranges, line, sizeof line);
     if (broken != 0)
         return berm__audit_fail(audit, broken, segment->base, "%s", strchr(line, ' ') + 1);
-    broken = granules_check(audit, segment);
+    broken = plain_check(audit, segment);
+    if (broken == 0)
+        broken = granules_check(audit, segment);
     uint64_t at = 0;
     for (const berm_range_t *range = segment->ranges.first; range != NULL && broken == 0;
          range = range->next)

@@ -11,7 +11,8 @@
 #include "base/bits.h"
 
 _Static_assert(sizeof(berm_remap_t) == sizeof(int) && sizeof(berm_log_level_t) == sizeof(int) &&
-                   sizeof(berm_mem_backend_t) == sizeof(int),
+                   sizeof(berm_mem_backend_t) == sizeof(int) &&
+                   sizeof(berm_backing_t) == sizeof(int),
                "every choice is stored as an int");
 
 enum {

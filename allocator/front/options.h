@@ -19,6 +19,7 @@
 #include "berm.h"
 #include "host/log.h"
 #include "host/mem.h"
+#include "vmm/gpu.h"
 
 enum {
     BERM_OPTION_TEXT_BYTES = 256,        // of a text value, with its NUL
@@ -35,6 +36,7 @@ typedef enum berm_remap {
 typedef struct berm_options {
     double headroom_pct;
     berm_remap_t remap;
+    berm_backing_t backing;
     uint64_t limit_bytes;   // UINT64_MAX: none
     double memory_fraction; // of the device's memory; 0: none
     uint64_t handle_bytes;  // a power of two; the granule if that is larger

@@ -182,6 +182,7 @@ static void emit_segment(berm_emit_t *emit, const berm_segment_t *segment) {
     berm__emit_object_begin(emit, NULL);
     berm__emit_addr(emit, "base", segment->base);
     berm__emit_u64(emit, "span_bytes", segment->span_bytes);
+    berm__emit_bool(emit, "is_plain", segment->is_plain);
     berm__emit_u64(emit, "free_bytes", segment->ranges.free_bytes);
     berm__emit_u64(emit, "poisoned_bytes", segment->poisoned_bytes);
     berm__emit_array_begin(emit, "ranges");

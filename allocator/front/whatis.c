@@ -101,10 +101,13 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
             import_describe(addr, whatis);
         return BERM_OK;
     }
-    berm_device_t *device = ((berm_pool_t *)segment->pool)->device;
+    // A plain segment may have gone meanwhile, and its record be another's; its device's it stays.
+    berm_device_t *device = BERM_CONTAINER_OF(segment->gpu, berm_device_t, gpu);
     berm__mutex_lock(&device->lock);
     berm__device_freeze(device);
-    address_describe(segment, addr, whatis);
+    segment = berm__addr_dir_find(&berm__heap.dir, addr);
+    if (segment != NULL && segment->gpu == &device->gpu)
+        address_describe(segment, addr, whatis);
     berm__device_thaw(device);
     berm__mutex_unlock(&device->lock);
     return BERM_OK;

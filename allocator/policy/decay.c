@@ -101,16 +101,25 @@ static berm_status_t streams_look(berm_device_t *device) {
     return BERM_OK;
 }
 
-// One round: idle handles first, then pages of free ranges.
+// One round: idle handles first, then pages of free ranges, and plain segments that are no larger
+// than what is due.
 static berm_status_t bytes_release(berm_device_t *device, uint64_t bytes) {
     berm_phys_t *phys = &device->phys;
-    uint64_t granules = bytes >> device->gpu.lg_granule, taken = 0;
-    uint64_t idle = berm__phys_idle_granules(phys);
+    unsigned lg = device->gpu.lg_granule;
+    uint64_t keep_bytes = phys->reserved_bytes - berm__min_u64(bytes, phys->reserved_bytes);
+    uint64_t wanted = bytes >> lg, taken = berm__phys_idle_granules(phys);
     berm_status_t status = BERM_OK;
-    if (granules > idle)
-        status = berm__steal_device(device, NULL, granules - idle, &taken);
-    uint64_t most = berm__min_u64(granules << device->gpu.lg_granule, phys->reserved_bytes);
-    berm_status_t released = berm__phys_release_idle(phys, phys->reserved_bytes - most);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
+        uint64_t released_bytes = 0;
+        if (status != BERM_OK || taken >= wanted)
+            break;
+        if (berm__pool_is_plain(pool))
+            status = berm__plain_release(pool, (wanted - taken) << lg, false, &released_bytes);
+        else
+            status = berm__steal_pool(pool, wanted, &taken);
+        taken += released_bytes >> lg;
+    }
+    berm_status_t released = berm__phys_release_idle(phys, keep_bytes);
     return status != BERM_OK ? status : released;
 }
 

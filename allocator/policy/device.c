@@ -9,11 +9,13 @@
 #include "policy/cache.h"
 #include "policy/pool.h"
 #include "policy/share.h"
+#include "vmm/plain.h"
 
 berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
-                                berm_addr_dir_t *dir, uint64_t large_handle_bytes) {
+                                berm_addr_dir_t *dir, uint64_t large_handle_bytes,
+                                berm_backing_t backing) {
     memset(device, 0, sizeof *device);
-    berm_status_t status = berm__gpu_open(&device->gpu, drv, ordinal);
+    berm_status_t status = berm__gpu_open(&device->gpu, drv, ordinal, backing);
     if (status != BERM_OK)
         return status;
     device->dir = dir;
@@ -211,7 +213,17 @@ static void aliased_give(berm_list_t *idle) {
     }
 }
 
+static void plain_close(berm_segment_t *segment, bool is_quiet) {
+    if (is_quiet && berm__plain_free(segment) != BERM_OK) // once more: there is no later chance
+        (void)berm__plain_free(segment);
+    berm__plain_forget(segment);
+}
+
 static void segment_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
+    if (segment->is_plain) {
+        plain_close(segment, is_quiet);
+        return;
+    }
     uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
     const berm_range_t *range = is_quiet ? segment->ranges.first : NULL;
     for (; range != NULL; range = range->next) {
@@ -296,6 +308,8 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
     streams_destroy(&device->streams);
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__gpu_close(&device->gpu);
+    for (unsigned i = 0; i < device->phys.store_count; i++)
+        berm__plain_spares_free(&device->phys.stores[i]);
     berm__phys_destroy(&device->phys);
     berm__mutex_destroy(&device->figures_lock);
     berm__mutex_destroy(&device->streams_lock);

@@ -61,7 +61,8 @@ typedef struct berm_device {
 
 // Opens device `ordinal`. Errors as berm__gpu_open. `dir` is borrowed.
 berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
-                                berm_addr_dir_t *dir, uint64_t large_handle_bytes);
+                                berm_addr_dir_t *dir, uint64_t large_handle_bytes,
+                                berm_backing_t backing);
 // Waits for what is pending, gives everything back, live blocks too; *live_blocks is how many.
 // When the device is lost or the driver gone, host records are freed and the driver is let be.
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks);

@@ -6,7 +6,10 @@
 #include "policy/pool.h"
 
 void berm__group_init_default(berm_group_t *group, berm_device_t *device) {
-    *group = (berm_group_t){.device = device, .store = &device->phys.stores[0], .use_count = 1};
+    *group = (berm_group_t){.device = device,
+                            .traits = device->gpu.is_plain ? BERM_GROUP_PLAIN : 0,
+                            .store = &device->phys.stores[0],
+                            .use_count = 1};
     berm__list_init(&group->pools);
     berm__list_init(&device->groups);
     berm__list_push_back(&device->groups, &group->link);
@@ -17,6 +20,9 @@ static berm_status_t store_of(berm_device_t *device, uint32_t traits, berm_store
     berm_cu_mem_prop_t prop = device->gpu.prop;
     *out = NULL;
     berm_gpu_t *gpu = &device->gpu;
+    if ((traits & BERM_GROUP_PLAIN) != 0) // a network card reaches it as it is
+        return (traits & BERM_GROUP_EXPORTABLE) != 0 ? BERM_ERROR_UNSUPPORTED
+                                                     : berm__phys_store_plain(&device->phys, out);
     bool is_missing = ((traits & BERM_GROUP_RDMA) != 0 &&
                        !berm__gpu_has(gpu, BERM_CU_ATTR_RDMA_WITH_VMM_SUPPORTED)) ||
                       ((traits & BERM_GROUP_EXPORTABLE) != 0 &&
@@ -34,8 +40,8 @@ berm_status_t berm__group_create(berm_device_t *device, berm_pool_id_t id, uint3
                                  berm_group_t **out) {
     berm_store_t *store;
     *out = NULL;
-    if ((traits & BERM_GROUP_PLAIN) != 0)
-        return BERM_ERROR_UNSUPPORTED;
+    if (device->gpu.is_plain)
+        traits |= BERM_GROUP_PLAIN;
     berm_status_t status = store_of(device, traits, &store);
     if (status != BERM_OK)
         return status;

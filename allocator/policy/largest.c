@@ -34,6 +34,24 @@ static uint64_t servable_bytes(uint64_t obtainable) {
     return 0;
 }
 
+// The largest run of free and awaited ranges in one segment of a plain pool.
+static uint64_t plain_run(berm_pool_t *pool) {
+    uint64_t largest = 0;
+    berm__mutex_lock(&pool->lock);
+    BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link) {
+        uint64_t run = 0;
+        for (const berm_range_t *range = segment->ranges.first; range != NULL;
+             range = range->next) {
+            berm_range_state_t state = berm__range_state(range);
+            bool is_open = state == BERM_RANGE_FREE || state == BERM_RANGE_AWAITED;
+            run = is_open ? run + range->size_bytes : 0;
+            largest = berm__max_u64(largest, run);
+        }
+    }
+    berm__mutex_unlock(&pool->lock);
+    return largest > BERM_SMALL_MAX_BYTES ? largest : 0;
+}
+
 uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
                                  uint64_t driver_free_bytes) {
     uint64_t granule_bytes = device->gpu.granule_bytes;
@@ -46,6 +64,8 @@ uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
         granules += berm__steal_obtainable(each);
         granules += berm__aliased_granules(&each->aliased, device->phys.large_granules);
     }
+    if (pool != NULL && berm__pool_is_plain(pool))
+        now = berm__max_u64(now, plain_run(pool));
     uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
     uint64_t bytes = (granules + growth / granule_bytes) * granule_bytes;
     return berm__max_u64(now, servable_bytes(bytes));

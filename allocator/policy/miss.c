@@ -312,6 +312,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
     window_t window;
     if (berm__pool_is_owned(pool))
         return berm__owned_map(pool, size_bytes, alignment_bytes, place);
+    if (berm__pool_is_plain(pool))
+        return berm__plain_map(pool, size_bytes, alignment_bytes, place);
     berm_status_t status = window_open(pool, (request_t){size_bytes, alignment_bytes}, &window);
     if (status != BERM_OK)
         return status;

@@ -247,6 +247,8 @@ static berm_status_t slot_find(berm_segment_t *segment, berm_slab_t *slab, uint6
 berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr,
                                     berm_block_t *block) {
     uint64_t offset = addr - segment->base;
+    if (BERM_UNLIKELY(segment->is_plain) && berm__addr_dir_find(segment->dir, addr) != segment)
+        return BERM_ERROR_ADDRESS_UNKNOWN; // it went before the lock was the caller's
     uintptr_t value = berm__segment_cell_read(segment, offset);
     if ((value & BERM_CELL_IS_SLAB) != 0)
         return slot_find(segment, (berm_slab_t *)(value - BERM_CELL_IS_SLAB), offset, block);

@@ -15,7 +15,8 @@
 // Invariants (docs/invariants.md):
 //   I9   a live block's uses have ticket 0, an awaited one's have tickets their streams gave out
 //   I12  the device's figures: allocated is the sum of LIVE blocks and live slots; active adds
-//        AWAITED ones; a pool's taken_blocks is the number of all those, and of cached and HELD ones
+//        AWAITED ones; a pool's taken_blocks is the number of all those, and of cached and HELD
+//        ones
 //   I13  a slab's slots: a live one is taken; used = bits of taken; requested sizes fit the class
 //   I14  a slab with a free slot and one taken is in the list of its fullness; an empty one is in
 //        `empties`; a full one is in none
@@ -254,6 +255,25 @@ static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
 // pool's lock is held.
 void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 
+// --- plain memory (plain.c) --------------------------------------------------------------------
+
+// Pools whose segments are cuMemAlloc's: nothing in them moves, whole segments go back.
+static inline bool berm__pool_is_plain(const berm_pool_t *pool) {
+    return pool->group->store->is_plain;
+}
+// As berm__miss_map: adds a segment.
+berm_status_t berm__plain_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
+                              berm_place_t *place);
+// Gives wholly free segments whose work has passed back to the driver, `bytes` of them. Exactly
+// that is rarely to be had: it is more if it `may_exceed`, less if not. Groups whose memory must
+// stay are passed by.
+berm_status_t berm__plain_release(berm_pool_t *pool, uint64_t bytes, bool may_exceed,
+                                  uint64_t *released_bytes);
+// Waits for the cheapest wholly free segment; *waited false if there is none.
+berm_status_t berm__plain_wait(berm_pool_t *pool, bool *waited);
+// Bytes of wholly free segments, their work passed or not.
+uint64_t berm__plain_free_bytes(berm_pool_t *pool, bool counts_awaited);
+
 // --- the small path (small.c): the pool's lock is held -------------------------------------------
 
 // A request that with its alignment is at most BERM_SMALL_MAX_BYTES. *occupied_bytes is the size of
@@ -297,7 +317,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
 // first, up to `granules`; they become idle. *taken is how many granules. Of this pool, then of
 // others of its store; groups whose pages must stay are passed by. (steal.c)
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
-// The same of one pool, until *taken is `granules`.
+// The same of one pool, until *taken is `granules`; segments of a plain pool go back to the driver
+// instead, and *taken may come out higher.
 berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
 // The same of all pools but those of the store `except` (NULL: none).
 berm_status_t berm__steal_device(berm_device_t *device, const berm_store_t *except,

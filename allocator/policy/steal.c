@@ -137,9 +137,20 @@ static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64
     return status;
 }
 
+static berm_status_t segments_release(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+    unsigned lg = pool->device->gpu.lg_granule;
+    uint64_t released_bytes, wanted = granules - *taken;
+    uint64_t bytes = wanted > UINT64_MAX >> lg ? UINT64_MAX : wanted << lg;
+    berm_status_t status = berm__plain_release(pool, bytes, true, &released_bytes);
+    *taken += released_bytes >> lg;
+    return status;
+}
+
 berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
     if (!berm__group_may_move(pool->group) || *taken >= granules)
         return BERM_OK;
+    if (berm__pool_is_plain(pool))
+        return segments_release(pool, granules, taken);
     (void)berm__small_flush_locking(pool);
     berm_status_t status = berm__stream_poll(pool->stream);
     if (status == BERM_OK)
@@ -214,6 +225,8 @@ static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
 }
 
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
+    if (berm__pool_is_plain(pool))
+        return berm__plain_wait(pool, waited);
     uint64_t cheapest = berm__group_may_move(pool->group) ? pool_cheapest_ticket(pool) : 0;
     *waited = false;
     if (cheapest == 0)
@@ -246,6 +259,8 @@ static uint64_t movable_granules(const berm_pool_t *pool, const berm_segment_t *
 
 uint64_t berm__steal_free(berm_pool_t *pool) {
     uint64_t granules = 0;
+    if (berm__pool_is_plain(pool))
+        return berm__plain_free_bytes(pool, false) >> pool->device->gpu.lg_granule;
     if (!berm__group_may_move(pool->group))
         return 0;
     berm__mutex_lock(&pool->lock);
@@ -276,6 +291,8 @@ static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t
 
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
+    if (berm__pool_is_plain(pool))
+        return berm__plain_free_bytes(pool, true) >> pool->device->gpu.lg_granule;
     if (!berm__group_may_move(pool->group))
         return 0;
     berm__mutex_lock(&pool->lock);

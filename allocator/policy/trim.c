@@ -38,9 +38,9 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
         uint64_t excess = berm__device_cached_bytes(device) - keep_bytes, taken = 0;
         uint64_t granules = (excess + device->gpu.granule_bytes - 1) >> lg;
         uint64_t idle = berm__phys_idle_granules(&device->phys);
+        uint64_t reserved = device->phys.reserved_bytes;
         if (granules > idle)
             status = berm__steal_device(device, NULL, granules - idle, &taken);
-        uint64_t reserved = device->phys.reserved_bytes;
         if (status == BERM_OK)
             status =
                 berm__phys_release_idle(&device->phys, reserved - berm__min_u64(reserved, excess));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "host/log.h"
 
 static berm_status_t attribute_read(berm_gpu_t *gpu, int attribute, int *value) {
     *value = 0;
@@ -18,25 +19,43 @@ bool berm__gpu_has(berm_gpu_t *gpu, int attribute) {
     return attribute_read(gpu, attribute, &value) == BERM_OK && value != 0;
 }
 
-static berm_status_t gpu_probe(berm_gpu_t *gpu) {
+// Whether memory is mapped or plain.
+static berm_status_t backing_choose(berm_gpu_t *gpu, berm_backing_t backing) {
     int has_vmm = 0;
+    gpu->is_plain = backing == BERM_BACKING_PLAIN;
+    if (gpu->is_plain)
+        return BERM_OK;
     berm_status_t status = attribute_read(gpu, BERM_CU_ATTR_VMM_SUPPORTED, &has_vmm);
-    if (status != BERM_OK)
+    if (status != BERM_OK || (has_vmm != 0 && gpu->drv->has_vmm_entries))
         return status;
-    if (has_vmm == 0 || !gpu->drv->has_vmm_entries)
+    if (backing == BERM_BACKING_VMM)
         return BERM_ERROR_NO_VMM;
-    size_t memory_bytes = 0, granule_bytes = 0;
-    status = berm__drv_status(
-        BERM_DRV_CALL(gpu->drv, OTHER, device_total_mem, &memory_bytes, gpu->device));
-    if (status != BERM_OK)
-        return status;
+    BERM_LOG(BERM_LOG_WARN,
+             "device %d has no virtual memory management: cuMemAlloc backs its memory, and pages "
+             "do not move",
+             gpu->ordinal);
+    gpu->is_plain = true;
+    return BERM_OK;
+}
+
+static berm_status_t granule_read(berm_gpu_t *gpu, size_t *granule_bytes) {
+    return berm__drv_status(BERM_DRV_CALL(gpu->drv, OTHER, mem_get_granularity, granule_bytes,
+                                          &gpu->prop, BERM_CU_MEM_GRANULARITY_MINIMUM));
+}
+
+static berm_status_t gpu_probe(berm_gpu_t *gpu, berm_backing_t backing) {
+    size_t memory_bytes = 0, granule_bytes = BERM_MIB(2);
     gpu->prop.type = BERM_CU_MEM_ALLOCATION_PINNED;
     gpu->prop.location = (berm_cu_mem_location_t){BERM_CU_MEM_LOCATION_DEVICE, gpu->ordinal};
     gpu->access[0].location = gpu->prop.location;
     gpu->access[0].flags = BERM_CU_MEM_ACCESS_READWRITE;
     gpu->access_count = 1;
-    status = berm__drv_status(BERM_DRV_CALL(gpu->drv, OTHER, mem_get_granularity, &granule_bytes,
-                                            &gpu->prop, BERM_CU_MEM_GRANULARITY_MINIMUM));
+    berm_status_t status = backing_choose(gpu, backing);
+    if (status == BERM_OK)
+        status = berm__drv_status(
+            BERM_DRV_CALL(gpu->drv, OTHER, device_total_mem, &memory_bytes, gpu->device));
+    if (status == BERM_OK && !gpu->is_plain)
+        status = granule_read(gpu, &granule_bytes);
     if (status != BERM_OK)
         return status;
     // Slabs and slots need granules of at least one slot; the least seen anywhere is 4 KiB.
@@ -51,7 +70,8 @@ static berm_status_t gpu_probe(berm_gpu_t *gpu) {
     return BERM_OK;
 }
 
-berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal) {
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal,
+                             berm_backing_t backing) {
     memset(gpu, 0, sizeof *gpu);
     gpu->drv = drv;
     gpu->ordinal = ordinal;
@@ -61,7 +81,7 @@ berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal) {
         berm__drv_status(BERM_DRV_CALL(drv, OTHER, device_get, &gpu->device, ordinal));
     if (status != BERM_OK)
         return status;
-    status = gpu_probe(gpu);
+    status = gpu_probe(gpu, backing);
     if (status != BERM_OK)
         return status;
     return berm__drv_status(

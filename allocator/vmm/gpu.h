@@ -13,6 +13,13 @@ enum {
     BERM_GPU_ACCESS_MAX = 64, // devices that may use one device's memory, itself included
 };
 
+// What backs memory, in the order of the option's range.
+typedef enum berm_backing {
+    BERM_BACKING_AUTO, // the driver's virtual memory management, or plain where there is none
+    BERM_BACKING_VMM,
+    BERM_BACKING_PLAIN, // cuMemAlloc
+} berm_backing_t;
+
 typedef struct berm_gpu {
     // Constant after open.
     berm_drv_t *drv;
@@ -20,9 +27,10 @@ typedef struct berm_gpu {
     berm_cu_device_t device;
     berm_cu_context_t context;
     uint64_t memory_bytes;
-    uint64_t granule_bytes; // a power of two
+    uint64_t granule_bytes; // a power of two; 2 MiB where there are no handles
     unsigned lg_granule;
     bool has_ctx_event;
+    bool is_plain;           // no handles: all memory is cuMemAlloc's
     berm_cu_mem_prop_t prop; // of handles without special properties
     // Under the device's lock.
     bool syncs_edits; // settable: mappings change only when no work runs
@@ -32,9 +40,10 @@ typedef struct berm_gpu {
     berm_cu_event_t events[BERM_GPU_EVENTS_MAX];
 } berm_gpu_t;
 
-// Retains the primary context and probes. BERM_ERROR_NO_VMM where the device has none;
-// BERM_ERROR_DEVICE, _DRIVER, _DEVICE_LOST. Calls the driver.
-berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal);
+// Retains the primary context and probes. BERM_ERROR_NO_VMM where the device has none and `backing`
+// wants it; a line in the log where it has none and does not. BERM_ERROR_DEVICE, _DRIVER,
+// _DEVICE_LOST. Calls the driver.
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal, berm_backing_t backing);
 // Destroys idle events and releases the context.
 void berm__gpu_close(berm_gpu_t *gpu);
 

@@ -9,6 +9,7 @@
 
 static void store_init(berm_store_t *store, berm_phys_t *phys, const berm_cu_mem_prop_t *prop) {
     *store = (berm_store_t){.phys = phys, .prop = *prop};
+    berm__list_init(&store->spare_segments);
     berm__list_init(&store->idle_small);
     berm__list_init(&store->idle_large);
     berm__list_init(&store->idle_odd);
@@ -20,6 +21,7 @@ void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes) {
     uint64_t granules = large_bytes >> gpu->lg_granule;
     phys->large_granules = granules < 1 ? 1 : (uint32_t)granules;
     store_init(&phys->stores[0], phys, &gpu->prop);
+    phys->stores[0].is_plain = gpu->is_plain;
     phys->store_count = 1;
     berm__list_init(&phys->leaving);
     berm__node_slab_init(&phys->nodes, sizeof(berm_phys_handle_t));
@@ -41,7 +43,7 @@ berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop
                                berm_store_t **out) {
     *out = NULL;
     for (unsigned i = 0; i < phys->store_count; i++) {
-        if (prop_is_equal(&phys->stores[i].prop, prop)) {
+        if (!phys->stores[i].is_plain && prop_is_equal(&phys->stores[i].prop, prop)) {
             *out = &phys->stores[i];
             return BERM_OK;
         }
@@ -57,6 +59,21 @@ berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop
         return BERM_ERROR_UNSUPPORTED;
     *out = &phys->stores[phys->store_count++];
     store_init(*out, phys, prop);
+    return BERM_OK;
+}
+
+berm_status_t berm__phys_store_plain(berm_phys_t *phys, berm_store_t **out) {
+    *out = NULL;
+    for (unsigned i = 0; i < phys->store_count; i++)
+        if (phys->stores[i].is_plain)
+            *out = &phys->stores[i];
+    if (*out != NULL)
+        return BERM_OK;
+    if (phys->store_count == BERM_STORES_MAX)
+        return BERM_ERROR_UNSUPPORTED;
+    *out = &phys->stores[phys->store_count++];
+    store_init(*out, phys, &phys->gpu->prop);
+    (*out)->is_plain = true;
     return BERM_OK;
 }
 

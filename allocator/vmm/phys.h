@@ -7,6 +7,10 @@
 // reach it), so idle ones are kept in stores, one for each set of properties in use: memory moves
 // only between segments of one store.
 //
+// Plain memory (cuMemAlloc, for devices without virtual memory management and for legacy IPC) is
+// never idle: a handle of the plain store is one allocation, stands in the one segment it makes up,
+// and goes with it.
+//
 //   phys    device-wide totals
 //    └ stores[]   [0] has the properties of the default group; others are added and stay
 //       └ idle handles: small (1 granule), large (large_granules), odd (any other size)
@@ -14,7 +18,7 @@
 // Invariants (docs/invariants.md):
 //   I10  reserved_bytes is the sum over all handles; handle_count their number
 //   I11  the idle lists of a store hold exactly its handles that are not mapped, by size
-//   I17  mapping_count is the number of handles that stand in segments
+//   I17  mapping_count is the number of handles that stand in segments, plain ones apart
 //   I22  a handle that stands in a segment is of its store; mapped_bytes of a segment is the sum of
 //        its handles
 //
@@ -52,7 +56,9 @@ typedef struct berm_store {
     // Constant after it was added.
     struct berm_phys *phys;
     berm_cu_mem_prop_t prop; // of every handle of it
+    bool is_plain;           // the handles are allocations; `prop` has no meaning
     // Under the device's lock.
+    berm_list_t spare_segments; // of the plain store: records of segments that are gone (plain.c)
     berm_list_t idle_small, idle_large, idle_odd;
     uint64_t idle_small_count, idle_large_count, idle_odd_count;
     uint64_t idle_odd_granules;
@@ -75,7 +81,7 @@ typedef struct berm_phys {
     berm_node_slab_t nodes;
 } berm_phys_t;
 
-// With one store, of the device's usual properties.
+// With one store, of the device's usual properties, or the plain one where that is all it has.
 void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes);
 // Every handle must have been released.
 void berm__phys_destroy(berm_phys_t *phys);
@@ -85,6 +91,9 @@ void berm__phys_destroy(berm_phys_t *phys);
 // DEVICE_LOST. Calls the driver.
 berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop,
                                berm_store_t **out);
+
+// The store for plain memory, made on first use. UNSUPPORTED: there are too many.
+berm_status_t berm__phys_store_plain(berm_phys_t *phys, berm_store_t **out);
 
 static inline uint64_t berm__store_idle_granules(const berm_store_t *store) {
     return store->idle_small_count + store->idle_large_count * store->phys->large_granules +

@@ -14,28 +14,28 @@ static uint64_t granule_count(const berm_segment_t *segment) {
     return segment->span_bytes >> segment->gpu->lg_granule;
 }
 
-static void tables_free(berm_segment_t *segment) {
-    uint64_t granules = granule_count(segment);
+void berm__segment_record_free(berm_segment_t *segment) {
+    uint64_t granules = segment->table_bytes >> segment->gpu->lg_granule;
     berm__mem_unreserve(segment->handle_of, granules * sizeof *segment->handle_of);
     berm__mem_unreserve(segment->ticket_of, granules * sizeof *segment->ticket_of);
     berm__mem_unreserve((void *)segment->cells,
-                        segment->span_bytes / BERM_CELL_BYTES * sizeof *segment->cells);
+                        segment->table_bytes / BERM_CELL_BYTES * sizeof *segment->cells);
     berm__mem_free(segment, sizeof *segment);
 }
 
-static berm_segment_t *tables_alloc(berm_gpu_t *gpu, uint64_t span_bytes) {
+berm_segment_t *berm__segment_record_make(berm_gpu_t *gpu, uint64_t table_bytes) {
     berm_segment_t *segment = berm__mem_alloc(sizeof *segment);
     if (segment == NULL)
         return NULL;
     segment->gpu = gpu;
-    segment->span_bytes = span_bytes;
-    uint64_t granules = granule_count(segment);
+    segment->table_bytes = table_bytes;
+    uint64_t granules = table_bytes >> gpu->lg_granule;
     segment->handle_of = berm__mem_reserve(granules * sizeof *segment->handle_of);
     segment->ticket_of = berm__mem_reserve(granules * sizeof *segment->ticket_of);
-    segment->cells = berm__mem_reserve(span_bytes / BERM_CELL_BYTES * sizeof *segment->cells);
+    segment->cells = berm__mem_reserve(table_bytes / BERM_CELL_BYTES * sizeof *segment->cells);
     if (segment->handle_of != NULL && segment->ticket_of != NULL && segment->cells != NULL)
         return segment;
-    tables_free(segment);
+    berm__segment_record_free(segment);
     return NULL;
 }
 
@@ -57,9 +57,10 @@ static berm_status_t addresses_reserve(berm_segment_t *segment) {
 berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_store_t *store, berm_addr_dir_t *dir,
                                    uint64_t span_bytes, void *pool, berm_segment_t **out) {
     *out = NULL;
-    berm_segment_t *segment = tables_alloc(gpu, span_bytes);
+    berm_segment_t *segment = berm__segment_record_make(gpu, span_bytes);
     if (segment == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    segment->span_bytes = span_bytes;
     segment->store = store;
     segment->pool = pool;
     segment->dir = dir;
@@ -67,7 +68,7 @@ berm_status_t berm__segment_create(berm_gpu_t *gpu, berm_store_t *store, berm_ad
     berm__list_init(&segment->link);
     berm_status_t status = addresses_reserve(segment);
     if (status != BERM_OK) {
-        tables_free(segment);
+        berm__segment_record_free(segment);
         return status;
     }
     *out = segment;
@@ -96,7 +97,7 @@ void berm__segment_destroy(berm_segment_t *segment) {
                             segment->span_bytes);
     if (is_open)
         berm__ranges_destroy(&segment->ranges);
-    tables_free(segment);
+    berm__segment_record_free(segment);
 }
 
 // Takes back what a failed map did: granules [first, end) of it are mapped.

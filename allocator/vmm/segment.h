@@ -16,6 +16,8 @@
 //   I6  a handle of n granules stands in handle_of n times in a row, and names this segment
 //   I7  every LIVE range that is no slab has its cell point to it, every cell of a slab to the
 //       slab; every other cell is 0
+//   I28 the one handle of a plain segment is all of it, nothing is VOID, and the span lies within
+//       the allocation
 //   I8  the ticket of a granule with a handle is one that the pool's stream has given out
 //   I22 its handles are of its store, and mapped_bytes is the sum of them
 //
@@ -50,6 +52,12 @@ typedef struct berm_segment {
     berm_range_t *stale;            // first of the STALE ranges (as.stale.next)
     uint64_t poisoned_bytes;
     uint64_t mapped_bytes; // of all its handles (I22)
+    // Plain segments (plain.h).
+    bool is_plain;
+    bool is_exported;       // another process may have it open: it stays
+    berm_addr_t plain_addr; // what cuMemAlloc gave; 0 once it is given back
+    uint64_t plain_bytes;   // what was asked of it
+    uint64_t table_bytes;   // the span that the tables have room for
 } berm_segment_t;
 
 // Reserves `span_bytes` (a multiple of the granule) of addresses. OUT_OF_ADDRESSES,
@@ -62,6 +70,10 @@ berm_status_t berm__segment_open(berm_segment_t *segment, berm_node_slab_t *node
 // Nothing may be mapped. Gives the addresses back; if the driver refuses they are lost, and counted
 // nowhere any more. Calls the driver.
 void berm__segment_destroy(berm_segment_t *segment);
+
+// The record and its tables, all zero, for a span of up to `table_bytes`; NULL without host memory.
+berm_segment_t *berm__segment_record_make(berm_gpu_t *gpu, uint64_t table_bytes);
+void berm__segment_record_free(berm_segment_t *segment);
 
 static inline uint64_t berm__segment_granule_of(const berm_segment_t *segment,
                                                 uint64_t offset_bytes) {

@@ -82,6 +82,7 @@ static void device_make(const heap_fixture_options_t *options) {
     config.has_ctx_event = !options->lacks_ctx_event;
     config.is_backed = options->is_backed;
     config.lacks_peers = options->lacks_peers;
+    config.has_vmm = !options->lacks_vmm;
     HEAP_INSIST(simcuda_reset(&config) == 0);
     fixture.devices = config.devices;
 }
@@ -142,7 +143,7 @@ void heap_fixture_check(const char *file, int line) {
         HEAP_INSIST(berm_stats_read(device, &stats) == BERM_OK);
         simcuda_ledger_read(device, &ledger);
         figure_compare(file, line, "reserved bytes", stats.reserved_bytes.current,
-                       ledger.handle_bytes - ledger.import_bytes);
+                       ledger.handle_bytes + ledger.allocation_bytes - ledger.import_bytes);
         figure_compare(file, line, "mappings", stats.mappings + stats.imports, ledger.mappings);
         figure_compare(file, line, "address bytes", stats.address_bytes + stats.imported_bytes,
                        ledger.reserved_address_bytes);

@@ -27,6 +27,7 @@ typedef struct heap_fixture_options {
     int lacks_ctx_event;    // 1: a driver without cuCtxRecordEvent
     int is_backed;          // 1: memory has contents
     int lacks_peers;        // 1: no device has access to another's memory
+    int lacks_vmm;          // 1: a device without virtual memory management
     int stays_stopped;      // 1: berm_init is left to the test
     int has_caches;         // 1: threads cache what they free; off, so that a free shows at once
     const char *berm;       // more options for berm_init, "key:value,..."; NULL: none
