@@ -245,7 +245,7 @@ static void no_vmm_check(void) {
     berm_addr_t out = 7;
     berm_device_info_t info = BERM_DEVICE_INFO_INIT;
     uint64_t bytes = 7;
-    EXPECT(BERM_OK, berm_init(heap_fixture_conf(NULL)));
+    EXPECT(BERM_OK, berm_init(heap_fixture_conf("backing:vmm")));
     EXPECT(BERM_ERROR_NO_VMM, berm_alloc(1000, 0, NULL, &out));
     cr_assert(out == 0);
     EXPECT_MESSAGE("virtual memory management");

@@ -310,6 +310,12 @@ const fault_scenario_t fault_scenarios[] = {
     {"peers", {.memory_bytes = BERM_MIB(64), .devices = 2, .berm = "headroom:0"}, scenario_peers},
     {"decay", {.memory_bytes = BERM_MIB(128), .berm = "decay_ms:0"}, scenario_decay},
     {"pins", {.memory_bytes = BERM_MIB(64)}, scenario_pins},
+    {"plain, first use", {.memory_bytes = BERM_MIB(64), .lacks_vmm = 1}, scenario_first_use},
+    {"plain", {.memory_bytes = BERM_MIB(96), .berm = "backing:plain"}, scenario_remap},
+    {"plain, streams", {.memory_bytes = BERM_MIB(64), .berm = "backing:plain"}, scenario_streams},
+    {"plain, giving back", {.memory_bytes = BERM_MIB(192), .berm = "backing:plain"}, scenario_giving_back},
+    {"plain, decay", {.memory_bytes = BERM_MIB(128), .berm = "backing:plain,decay_ms:0"}, scenario_decay},
+    {"plain, pins", {.memory_bytes = BERM_MIB(64), .berm = "backing:plain"}, scenario_pins},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
 };
 // clang-format on

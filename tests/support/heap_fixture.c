@@ -30,6 +30,8 @@ static struct {
     berm_cu_event_create_fn event_create;
     berm_cu_event_record_fn event_record;
     berm_cu_event_destroy_fn event_destroy;
+    berm_cu_mem_alloc_fn mem_alloc;
+    berm_cu_mem_free_fn mem_free;
 } cu;
 
 static struct {
@@ -37,6 +39,8 @@ static struct {
     void *streams[STREAMS_MAX];
     unsigned stream_count;
     int has_caches;
+    berm_addr_t plain_addr; // the test's own
+    uint64_t plain_bytes;
     char conf[1024];
 } fixture;
 
@@ -69,6 +73,8 @@ static void driver_load(void) {
     CU_LOAD(event_create, "cuEventCreate");
     CU_LOAD(event_record, "cuEventRecord");
     CU_LOAD(event_destroy, "cuEventDestroy_v2");
+    CU_LOAD(mem_alloc, "cuMemAlloc_v2");
+    CU_LOAD(mem_free, "cuMemFree_v2");
 }
 
 static void device_make(const heap_fixture_options_t *options) {
@@ -143,7 +149,8 @@ void heap_fixture_check(const char *file, int line) {
         HEAP_INSIST(berm_stats_read(device, &stats) == BERM_OK);
         simcuda_ledger_read(device, &ledger);
         figure_compare(file, line, "reserved bytes", stats.reserved_bytes.current,
-                       ledger.handle_bytes + ledger.allocation_bytes - ledger.import_bytes);
+                       ledger.handle_bytes + ledger.allocation_bytes - ledger.import_bytes -
+                           fixture.plain_bytes);
         figure_compare(file, line, "mappings", stats.mappings + stats.imports, ledger.mappings);
         figure_compare(file, line, "address bytes", stats.address_bytes + stats.imported_bytes,
                        ledger.reserved_address_bytes);
@@ -213,6 +220,17 @@ void heap_context_synchronize(void) {
 void heap_use(void *stream, berm_addr_t addr, uint64_t size_bytes, uint64_t duration_ns) {
     simcuda_access_t access = {.addr = addr, .size_bytes = size_bytes, .is_write = 1};
     HEAP_INSIST(simcuda_launch(stream, duration_ns, &access, 1) == BERM_CU_SUCCESS);
+}
+
+void heap_plain_alloc(uint64_t size_bytes) {
+    HEAP_INSIST(fixture.plain_addr == 0);
+    HEAP_INSIST(TWICE(cu.mem_alloc(&fixture.plain_addr, size_bytes)));
+    fixture.plain_bytes = size_bytes;
+}
+
+void heap_plain_free(void) {
+    HEAP_INSIST(TWICE(cu.mem_free(fixture.plain_addr)));
+    fixture.plain_addr = fixture.plain_bytes = 0;
 }
 
 berm_addr_t heap_alloc(uint64_t size_bytes, void *stream) {

@@ -66,6 +66,10 @@ void heap_context_synchronize(void);
 // Queues a kernel of `duration_ns` that writes the block. A hazard aborts in a strict device.
 void heap_use(void *stream, berm_addr_t addr, uint64_t size_bytes, uint64_t duration_ns);
 
+// One cuMemAlloc of the program's own at a time, which the figures are compared without.
+void heap_plain_alloc(uint64_t size_bytes);
+void heap_plain_free(void);
+
 // berm_alloc that must succeed, and berm_free that must.
 berm_addr_t heap_alloc(uint64_t size_bytes, void *stream);
 void heap_free(berm_addr_t addr, void *stream);

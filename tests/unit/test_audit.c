@@ -403,6 +403,36 @@ MUTATION(I27_pins_are_on_blocks_and_handles) {
     BREAKS(27, of_freed->addr, of_freed->addr + 512);
 }
 
+MUTATION(I28_plain_segments_are_one_allocation) {
+    berm_group_t *group;
+    berm_pool_t *pool;
+    berm_place_t place;
+    bool is_pushed;
+    berm__mutex_lock(&heap.device->lock);
+    cr_assert(berm__gpu_enter(&heap.device->gpu, &is_pushed) == BERM_OK);
+    cr_assert(berm__group_create(heap.device, (berm_pool_id_t){0, 1}, BERM_GROUP_PLAIN, &group) ==
+              BERM_OK);
+    cr_assert(berm__group_pool(group, heap.pool->stream, &pool) == BERM_OK);
+    berm__mutex_lock(&pool->lock);
+    cr_assert(berm__large_take(pool, BERM_MIB(1), 512, true, &place) == BERM_OK);
+    pool->taken_blocks++;
+    berm__large_give(pool, place.segment, place.range);
+    berm__mutex_unlock(&pool->lock);
+    berm__gpu_leave(&heap.device->gpu, is_pushed);
+    berm__mutex_unlock(&heap.device->lock);
+    berm_segment_t *segment = place.segment;
+    audit_expect(0);
+    BREAKS(28, segment->is_plain, false);
+    BREAKS(28, segment->plain_addr, segment->plain_addr + 512);
+    BREAKS(28, segment->plain_bytes, segment->plain_bytes - 512);
+    BREAKS(28, segment->handle_of[0]->granules, 3);
+    berm__ranges_lift(&segment->ranges, segment->ranges.first, BERM_RANGE_VOID);
+    audit_expect(28);
+    berm__ranges_lift(&segment->ranges, segment->ranges.first, BERM_RANGE_FREE);
+    BREAKS(10, segment->plain_bytes, segment->plain_bytes + 512);
+    BREAKS(28, heap.segment->is_plain, true);
+}
+
 // --- the public call ---------------------------------------------------------------------------
 
 Test(audit, public_call_gives_number_and_line) {

@@ -248,8 +248,9 @@ Test(group, traits_that_the_device_does_not_have) {
     groups_begin(NULL);
     berm_group_t *group;
     berm__mutex_lock(&device->lock);
-    cr_assert(berm__group_create(device, (berm_pool_id_t){0, 1}, BERM_GROUP_PLAIN, &group) ==
-              BERM_ERROR_UNSUPPORTED);
+    cr_assert(berm__group_create(device, (berm_pool_id_t){0, 1},
+                                 BERM_GROUP_PLAIN | BERM_GROUP_EXPORTABLE,
+                                 &group) == BERM_ERROR_UNSUPPORTED);
     cr_assert(simcuda_fault_nth("cuDeviceGetAttribute", 1, 1, BERM_CU_INVALID_VALUE) == 0);
     cr_assert(berm__group_create(device, (berm_pool_id_t){0, 1}, BERM_GROUP_RDMA, &group) ==
               BERM_ERROR_UNSUPPORTED);
