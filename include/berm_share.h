@@ -111,6 +111,8 @@ BERM_API BERM_CHECKED berm_status_t berm_share_receive(int socket_fd, int device
 //
 // Memory of berm is not covered by cuCtxEnablePeerAccess: each mapping says which devices may use
 // it. Enabling a peer gives it access to all that is mapped for a device, and to all that will be.
+// Plain memory (option backing) is the other way round: cuCtxEnablePeerAccess covers it and these
+// calls do not; on a device that has nothing else they give BERM_ERROR_UNSUPPORTED.
 //
 // A block that a peer's stream uses is freed as one that another stream uses: name that stream in
 // berm_free, or in berm_record_stream before. A free that names no stream waits for the block's own

@@ -31,6 +31,8 @@ static berm_status_t import_undo(berm_device_t *device, berm_import_t *import) {
 berm_status_t berm__device_import(berm_device_t *device, const berm_import_request_t *request,
                                   berm_import_t **out) {
     *out = NULL;
+    if (!device->gpu.drv->has_vmm_entries)
+        return BERM_ERROR_UNSUPPORTED;
     berm__device_imports_sweep(device);
     berm_import_t *import = berm__mem_alloc(sizeof *import);
     if (import == NULL)

@@ -56,6 +56,8 @@ static berm_status_t segment_access_set(berm_segment_t *segment,
     unsigned lg = segment->gpu->lg_granule;
     run_t runs[RUNS_MAX];
     unsigned count;
+    if (segment->is_plain) // cuCtxEnablePeerAccess is for that
+        return BERM_OK;
     for (uint64_t at = 0; (count = mapped_runs(segment, at, runs)) > 0; at = runs[count - 1].end) {
         for (unsigned i = 0; i < count; i++) {
             berm_status_t status = access_set(segment->gpu, segment->base + (runs[i].first << lg),
@@ -111,6 +113,8 @@ static berm_status_t device_access_change(berm_device_t *device, int peer, int b
 
 berm_status_t berm__device_peer_enable(berm_device_t *device, int peer) {
     berm_gpu_t *gpu = &device->gpu;
+    if (gpu->is_plain)
+        return BERM_ERROR_UNSUPPORTED;
     if (berm__device_peer_is_enabled(device, peer))
         return BERM_OK;
     BERM_INSIST(gpu->access_count < BERM_GPU_ACCESS_MAX, "there is a place for every device");
