@@ -138,6 +138,8 @@ typedef enum berm_status {
     BERM_ERROR_PROTOCOL,             // what came over the socket is no block of berm's
     BERM_ERROR_DISCONNECTED,         // the other end of the socket is gone
     BERM_ERROR_SYSTEM,               // a system call failed: see berm_error_message
+    BERM_ERROR_IPC_HANDLE,           // no handle of memory that can be opened here
+    BERM_ERROR_IPC_OWN,              // a handle of this process's own memory
     BERM_STATUS_COUNT
 } berm_status_t;
 

@@ -106,6 +106,48 @@ BERM_API BERM_CHECKED berm_status_t berm_share_receive(int socket_fd, int device
                                                        uint64_t *size_bytes);
 
 // ---------------------------------------------------------------------------------------------
+// By legacy IPC handle
+// ---------------------------------------------------------------------------------------------
+//
+// For programs that pass the driver's 64-byte handles (cuIpcGetMemHandle, cudaIpcMemHandle_t), and
+// for devices without virtual memory management. It works for plain memory only: all of it with the
+// option backing:plain. A handle is for one cuMemAlloc of the driver, which holds many blocks: so
+// an importer can reach its neighbours too, and a block is a handle and an offset.
+//
+// The exporter frees a block when it likes, and the memory may then serve its other blocks: whoever
+// has it open must be told before. It does not go back to the driver before berm_shutdown, which
+// must come after the last berm_ipc_close of any process.
+
+#define BERM_IPC_HANDLE_BYTES 64
+
+// Makes a handle for the memory of a live block, and says how far in it the block begins. Both are
+// to be passed to the other process, as bytes. On failure they are 0.
+// Errors: ARGUMENT (a null pointer), ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_IMPORTED,
+// DOUBLE_FREE, NOT_EXPORTABLE (no plain memory), DRIVER, DEVICE_LOST, UNSUPPORTED, SHUTDOWN,
+// FORKED. Driver: yes. Waits: never. Streams: none.
+BERM_API BERM_CHECKED berm_status_t berm_ipc_export(berm_addr_t addr,
+                                                    unsigned char handle[BERM_IPC_HANDLE_BYTES],
+                                                    uint64_t *offset_bytes);
+
+// Opens a handle of another process for use by `device`, and writes the address at `offset_bytes`
+// in its memory, which is not checked. A handle may be opened more than once, with the same offset
+// or others: the driver opens it once, and berm counts. On failure *addr is 0.
+// Errors: ARGUMENT (a null pointer), IPC_HANDLE, IPC_OWN, DEVICE, OUT_OF_DEVICE_MEMORY,
+// OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, UNSUPPORTED, SHUTDOWN, FORKED, START ERRORS, DEVICE
+// ERRORS.
+// Driver: yes. Waits: never. Streams: none.
+BERM_API BERM_CHECKED berm_status_t berm_ipc_open(const unsigned char handle[BERM_IPC_HANDLE_BYTES],
+                                                  int device, uint64_t offset_bytes,
+                                                  berm_addr_t *addr);
+
+// Ends one berm_ipc_open that gave `addr`; the last one of a handle closes it. Work that uses the
+// memory on other devices than the one it was opened for is over. What is never closed is at
+// berm_shutdown. After an error of the driver it stays open, and the call may be made again.
+// Errors: NOT_IMPORTED (nothing open has the address), DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// Driver: when it closes the handle. Waits: for the device then. Streams: none.
+BERM_API berm_status_t berm_ipc_close(berm_addr_t addr);
+
+// ---------------------------------------------------------------------------------------------
 // Peers
 // ---------------------------------------------------------------------------------------------
 //

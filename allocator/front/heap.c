@@ -572,6 +572,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         return BERM_OK;
     }
     berm__background_stop();
+    berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     hit_epoch_set();
     uint64_t live_total = 0;

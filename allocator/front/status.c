@@ -96,6 +96,11 @@ static const status_row_t status_rows[] = {
     ROW(BERM_ERROR_DISCONNECTED,
         "The other end of the socket is closed: connect again, and send the block once more."),
     ROW(BERM_ERROR_SYSTEM, "A system call failed: berm_error_message says which and why."),
+    ROW(BERM_ERROR_IPC_HANDLE,
+        "The handle is of no memory that can be opened: pass one that berm_ipc_export made, of a "
+        "process that still runs."),
+    ROW(BERM_ERROR_IPC_OWN,
+        "The handle was made in this process: use the block's own address here."),
 };
 
 #undef ROW
