@@ -45,9 +45,10 @@ static berm_status_t export_locked(berm_segment_t *segment, berm_addr_t addr, un
     berm_block_t block;
     berm_cu_ipc_mem_handle_t made;
     bool is_pushed;
-    if (berm__addr_dir_find(&berm__heap.dir, addr) != segment)
-        return BERM_ERROR_ADDRESS_UNKNOWN;
+    berm_pool_t *pool = segment->pool;
+    berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    berm__mutex_unlock(&pool->lock);
     if (status != BERM_OK)
         return status;
     if (!segment->is_plain)

@@ -36,6 +36,10 @@ void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
         berm__pin_hold(pool, segment->base + range->start_bytes);
         return;
     }
+    if (BERM_UNLIKELY(berm__range_is_exported(pool, segment, range))) {
+        berm__export_retire(pool, segment, range);
+        return;
+    }
     berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
                              berm__pool_has_order(pool) ? berm__stream_ticket(pool->stream)
                                                         : BERM_TICKET_NONE);

@@ -254,15 +254,15 @@ static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes) {
 static void scenario_pins(void) {
     static unsigned told;
     fault_block_t blocks[4];
+    bool is_pinned = false; // the last
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++) {
         blocks[i] = block_alloc(i == 0 ? 3000 : BERM_MIB(14), run.streams[i / 3]);
-        if (blocks[i].addr != 0)
-            (void)TRY(berm_pin(blocks[i].addr, pin_told, &told));
+        is_pinned = blocks[i].addr != 0 && TRY(berm_pin(blocks[i].addr, pin_told, &told));
     }
     for (size_t i = 0; i < 3; i++)
         block_free(&blocks[i], run.streams[0]);
     (void)block_alloc(BERM_MIB(40), run.streams[2]);
-    if (blocks[3].addr != 0)
+    if (is_pinned)
         (void)TRY(berm_unpin(blocks[3].addr, pin_told, &told));
 }
 
