@@ -12,6 +12,7 @@
 //   requested  bytes asked for        allocated  rounded, live
 //   active     allocated, plus freed bytes that a stream may still use
 //   reserved   physical bytes held from the driver; cached = reserved - active
+//   plain      said of memory from cuMemAlloc, which cannot be mapped elsewhere (option backing)
 //
 // EXAMPLE
 //   berm_addr_t block;
@@ -118,7 +119,7 @@ typedef enum berm_status {
     BERM_ERROR_OUT_OF_ADDRESSES,     // no device addresses could be reserved
     BERM_ERROR_CEILING,              // the driver's number of mappings, handles or files is used up
     BERM_ERROR_NO_DRIVER,            // libcuda.so.1 is absent or has no device
-    BERM_ERROR_NO_VMM,               // driver or device without virtual memory management
+    BERM_ERROR_NO_VMM,               // backing:vmm, and no virtual memory management
     BERM_ERROR_DRIVER,               // a driver call failed otherwise: see berm_driver_error_last
     BERM_ERROR_DEVICE_LOST,          // the context is unusable (sticky error or device reset)
     BERM_ERROR_SHUTDOWN,             // called after berm_shutdown

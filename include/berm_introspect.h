@@ -84,7 +84,7 @@ typedef struct berm_stats {
     berm_figure_t blocks;             // live blocks
     uint64_t cached_bytes;            // reserved - active, now
     uint64_t limit_bytes;             // UINT64_MAX: none
-    uint64_t granule_bytes;           // the driver's mapping granularity
+    uint64_t granule_bytes;           // the driver's mapping granularity; 2 MiB where plain is all
     uint64_t address_bytes;           // device addresses reserved
     uint64_t mappings;                // handles mapped now
     uint64_t mappings_peak;           //

@@ -30,6 +30,13 @@ json "list(r['driver_calls']) == '''reserve create map set_access unmap release 
 json "set(r['per_repeat'][0]) == {'peak_reserved_bytes', 'moved_bytes', 'memory_calls',
     'planned_share'}"
 
+# Backings and moves: less is moved, nothing is leaked.
+for conf in backing:plain remap:off backing:plain,decay_ms:0; do
+    expect 0 "$BERM" replay --json --check full --allocator berm --conf "$conf" "$work/t.csv"
+    json "r['completed'] and r['moved_bytes_total'] == 0 and r['hazards'] == 0"
+    json "r['leaked_blocks'] == 0 and (r['driver_calls']['malloc'] > 0) == ('plain' in '$conf')"
+done
+
 # Several: one object that holds them all, in the order asked for.
 expect 0 "$BERM" replay --json --allocator pytorch,naive "$work/t.csv" "$work/t.csv"
 is_json

@@ -18,6 +18,7 @@ enum {
 };
 
 static int owners[ENTRY_COUNT];
+static atomic_bool is_over, is_wrong;
 
 typedef struct model {
     berm_addr_dir_t dir;
@@ -238,4 +239,40 @@ Test(addr_dir, finds_run_beside_writers) {
     cr_assert(pthread_join(thread, NULL) == 0);
     cr_assert(atomic_load(&race.wrong) == 0);
     berm__addr_dir_destroy(&race.dir);
+}
+
+// --- entries that are used again -----------------------------------------------------------------
+
+static void *finder_fixed(void *argument) {
+    const berm_addr_dir_t *dir = argument;
+    while (!atomic_load(&is_over))
+        if (berm__addr_dir_find(dir, UNIT + 4096) != &owners[0] ||
+            berm__addr_dir_find(dir, UNIT) != NULL)
+            atomic_store(&is_wrong, true);
+    return NULL;
+}
+
+// An entry above the one that is looked for goes, and comes back below it, again and again.
+Test(addr_dir, an_entry_comes_back_elsewhere, .timeout = 60) {
+    static berm_addr_dir_t dir;
+    static berm_addr_entry_t fixed, roving;
+    cr_assert(berm__addr_dir_init(&dir));
+    fixed.owner = &owners[0];
+    roving.owner = &owners[1];
+    cr_assert(berm__addr_dir_insert(&dir, UNIT + 4096, 4096, &fixed));
+    atomic_store(&is_over, false);
+    pthread_t thread;
+    cr_assert(pthread_create(&thread, NULL, finder_fixed, &dir) == 0);
+    for (int i = 0; i < 200000; i++) {
+        berm_addr_t base = UNIT + (i % 2 == 0 ? 65536 : 1024);
+        cr_assert(berm__addr_dir_insert(&dir, base, 512, &roving));
+        cr_assert(berm__addr_dir_find(&dir, base + 511) == &owners[1]);
+        berm__addr_dir_remove(&dir, &roving);
+        cr_assert(berm__addr_dir_find(&dir, base) == NULL);
+    }
+    atomic_store(&is_over, true);
+    cr_assert(pthread_join(thread, NULL) == 0);
+    cr_assert(!atomic_load(&is_wrong));
+    berm__addr_dir_remove(&dir, &fixed);
+    berm__addr_dir_destroy(&dir);
 }
