@@ -6,6 +6,8 @@
 // Victims are taken from the smallest free run that has a whole handle: large runs are the ones a
 // request can still use as they are.
 //
+// A handle under a pinned block is never wholly free: some of its bytes are live, awaited or held.
+//
 // Pages move only between pools of one store, and never from or within a pool whose group's pages
 // must stay (group.h).
 //
@@ -29,8 +31,6 @@ static uint64_t handle_end(const berm_segment_t *segment, uint64_t granule, uint
 
 static bool handle_has_passed(const berm_segment_t *segment, const berm_stream_ref_t *stream,
                               uint64_t granule, uint64_t end) {
-    if (segment->handle_of[granule]->pins > 0)
-        return false;
     for (; granule < end; granule++)
         if (!berm__stream_has_passed(stream, segment->ticket_of[granule]))
             return false;
@@ -200,8 +200,7 @@ static uint64_t range_cheapest_ticket(const berm_segment_t *segment, const berm_
         uint64_t last = 0;
         for (uint64_t granule = at; granule < end; granule++)
             last = berm__max_u64(last, segment->ticket_of[granule]);
-        if (!berm__stream_has_passed(stream, last) && segment->handle_of[at]->pins == 0 &&
-            (cheapest == 0 || last < cheapest))
+        if (!berm__stream_has_passed(stream, last) && (cheapest == 0 || last < cheapest))
             cheapest = last;
     }
     return cheapest;
@@ -244,17 +243,12 @@ static bool range_is_obtainable(const berm_pool_t *pool, const berm_segment_t *s
            (state == BERM_RANGE_AWAITED && !berm__range_is_exported(pool, segment, range));
 }
 
-// Granules of whole handles in [start, start + size) that are not pinned.
-static uint64_t movable_granules(const berm_pool_t *pool, const berm_segment_t *segment,
-                                 uint64_t start_bytes, uint64_t size_bytes) {
-    uint64_t first, count, granules = 0;
-    if (!berm__segment_whole_handles(segment, start_bytes, size_bytes, &first, &count))
-        return 0;
-    if (BERM_LIKELY(pool->pins.count == 0))
-        return count;
-    for (uint64_t at = first; at < first + count; at++)
-        granules += segment->handle_of[at]->pins == 0;
-    return granules;
+// Granules of whole handles in [start, start + size).
+static uint64_t whole_granules(const berm_segment_t *segment, uint64_t start_bytes,
+                               uint64_t size_bytes) {
+    uint64_t first, count;
+    return berm__segment_whole_handles(segment, start_bytes, size_bytes, &first, &count) ? count
+                                                                                         : 0;
 }
 
 uint64_t berm__steal_free(berm_pool_t *pool) {
@@ -268,7 +262,7 @@ uint64_t berm__steal_free(berm_pool_t *pool) {
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range))
-            granules += movable_granules(pool, segment, range->start_bytes, range->size_bytes);
+            granules += whole_granules(segment, range->start_bytes, range->size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
     return granules;
@@ -282,7 +276,7 @@ static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t
         for (; range != NULL && range_is_obtainable(pool, segment, range); range = range->next)
             size += range->size_bytes;
         if (size > 0)
-            granules += movable_granules(pool, segment, start, size);
+            granules += whole_granules(segment, start, size);
         if (range != NULL)
             range = range->next;
     }
