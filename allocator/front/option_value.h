@@ -29,7 +29,6 @@ typedef struct berm_option_row {
     size_t offset;      // of the member in berm_options_t
     double least;       // of a number, or of a text's length
     double most;        //
-    const char *absent; // a choice that is known but not in this build, or NULL
 } berm_option_row_t;
 
 // A piece of a larger text.

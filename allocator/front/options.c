@@ -40,13 +40,12 @@ static const char kind_names[BERM_OPTION_KIND_COUNT][10] = {
     [BERM_OPTION_MS] = "ms",
 };
 
-#define BERM_OPTION(member, name, kind, default_, range, least, most, absent, is_runtime, text)    \
+#define BERM_OPTION(member, name, kind, default_, range, least, most, is_runtime, text)            \
     {{name, kind_names[BERM_OPTION_##kind], default_, range, text, is_runtime},                    \
      BERM_OPTION_##kind,                                                                           \
      offsetof(berm_options_t, member),                                                             \
      least,                                                                                        \
-     most,                                                                                         \
-     absent},
+     most},
 
 static const berm_option_row_t option_rows[] = {
 #include "front/options.def"
@@ -149,14 +148,10 @@ static void option_preview(berm_options_t *options, const char *text, const char
 static berm_status_t value_refuse(const berm_option_row_t *row, berm_text_t value,
                                   const char *source_name, option_error_t error) {
     const berm_option_info_t *info = &row->info;
-    if (row->absent != NULL && berm__text_equals(value, row->absent))
-        (void)snprintf(error.text, error.capacity, "%s: %s:%s is not in this build; use one of %s",
-                       source_name, info->name, row->absent, info->range);
-    else
-        (void)snprintf(error.text, error.capacity, "%s: %s: '%.*s' is not %s (%s)", source_name,
-                       info->name, quoted_length(value), value.at,
-                       row->kind == BERM_OPTION_CHOICE ? "one of its values" : "in its range",
-                       info->range);
+    (void)snprintf(error.text, error.capacity, "%s: %s: '%.*s' is not %s (%s)", source_name,
+                   info->name, quoted_length(value), value.at,
+                   row->kind == BERM_OPTION_CHOICE ? "one of its values" : "in its range",
+                   info->range);
     return BERM_ERROR_OPTION_VALUE;
 }
 
