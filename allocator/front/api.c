@@ -72,8 +72,8 @@ berm_status_t berm_alloc(uint64_t size_bytes, int device, berm_stream_t stream, 
 berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
     berm_cache_t *cache = berm__hit_cache(stream);
     if (BERM_LIKELY(cache != NULL && (cache->ordinal == device || device == BERM_DEVICE_ANY))) {
-        berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, addr);
-        if (BERM_LIKELY(segment != NULL && segment->pool == cache->pool)) {
+        berm_segment_t *segment = berm__hit_segment(cache, addr);
+        if (BERM_LIKELY(segment != NULL)) {
             if (BERM_LIKELY(berm__hit_free(cache, segment, addr)))
                 return BERM_OK;
             return berm__heap_free_miss(cache, segment, addr);

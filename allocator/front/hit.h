@@ -32,6 +32,21 @@ static inline bool berm__hit_alloc(berm_cache_t *cache, uint64_t size_bytes, ber
     return is_hit;
 }
 
+// The segment of an address, if it is of the cache's pool: mostly the one of the last free.
+static inline berm_segment_t *berm__hit_segment(berm_cache_t *cache, berm_addr_t addr) {
+    if (BERM_LIKELY(addr - cache->home_base < cache->home_bytes))
+        return cache->home;
+    berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, addr);
+    if (segment == NULL || segment->pool != cache->pool)
+        return NULL;
+    if (!segment->is_plain) {
+        cache->home = segment;
+        cache->home_base = segment->base;
+        cache->home_bytes = segment->span_bytes;
+    }
+    return segment;
+}
+
 static inline bool berm__hit_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
     if (BERM_UNLIKELY(!berm__cache_enter(cache)))
         return false;

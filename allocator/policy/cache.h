@@ -73,6 +73,11 @@ typedef struct berm_cache {
     berm_pool_t *pool;
     berm_stream_t handle;
     int ordinal;
+    // The owner's: the segment of its last free, if that stays as long as the pool does.
+    berm_segment_t *home;
+    berm_addr_t home_base;
+    uint64_t home_bytes; // 0: none
+    // Constant after creation, again.
     uint32_t
         large_capacity; // 0, as all of `capacity`: keeps nothing, serves its pool's lookup only
     uint8_t capacity[BERM_SIZE_CLASS_COUNT];
