@@ -11,8 +11,10 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
+#include "base/bits.h"
 #include "base/insist.h"
 #include "host/lock.h"
 #include "host/mem_backend.h"
@@ -41,7 +43,13 @@ static bool libc_begin(void) {
 }
 
 static void *libc_alloc(size_t size_bytes) {
-    return calloc(1, size_bytes);
+    if (size_bytes <= BERM_MEM_LINE_BYTES)
+        return calloc(1, size_bytes);
+    size_t whole_bytes = berm__align_up(size_bytes, BERM_MEM_LINE_BYTES);
+    void *memory = aligned_alloc(BERM_MEM_LINE_BYTES, whole_bytes);
+    if (memory != NULL)
+        memset(memory, 0, size_bytes);
+    return memory;
 }
 
 static void libc_free(void *memory, size_t size_bytes) {

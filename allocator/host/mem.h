@@ -25,7 +25,9 @@ BERM_NODISCARD bool berm__mem_backend_select(berm_mem_backend_t backend);
 // "mmap", "libc" or "jemalloc": the backend in use (chosen now if none was). Static string.
 const char *berm__mem_backend_name(void);
 
-// Zeroed memory, aligned to 16 bytes; NULL when there is none. Size 0 is allowed.
+// Zeroed memory, aligned to 16 bytes; NULL when there is none. Size 0 is allowed. More than 64
+// bytes are whole cache lines, which no other block shares: threads that write records of their own
+// never slow each other down.
 BERM_NODISCARD void *berm__mem_alloc(size_t size_bytes);
 
 // Gives memory back; size_bytes is what it was allocated with. NULL is allowed.

@@ -10,6 +10,10 @@
 
 #include "base/defs.h"
 
+enum {
+    BERM_MEM_LINE_BYTES = 64, // blocks above it are whole cache lines
+};
+
 typedef struct berm_mem_ops {
     const char *name;
     bool (*begin)(void);

@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "base/bits.h"
 #include "base/insist.h"
 
 // Signatures and flag encodings of jemalloc's stable interface (4.0 and later), declared here
@@ -23,6 +24,7 @@ extern void *mallocx(size_t size_bytes, int flags) __attribute__((weak));
 extern void sdallocx(void *memory, size_t size_bytes, int flags) __attribute__((weak));
 
 #define FLAG_ALIGN_16   4 // log2
+#define FLAG_ALIGN_LINE 6
 #define FLAG_ZERO       0x40
 #define FLAG_NO_TCACHE  (1 << 8)
 #define FLAG_ARENA(i)   ((int)((i) + 1) << 20)
@@ -39,18 +41,27 @@ static bool jemalloc_begin(void) {
     size_t length = sizeof arena;
     if (mallctl("arenas.create", &arena, &length, NULL, 0) != 0 || arena > ARENA_INDEX_MAX)
         return false;
-    int flags = FLAG_ARENA(arena) | FLAG_NO_TCACHE | FLAG_ALIGN_16;
+    int flags = FLAG_ARENA(arena) | FLAG_NO_TCACHE;
     atomic_store_explicit(&arena_flags, flags, memory_order_relaxed);
     return true;
 }
 
+static int flags_for(size_t size_bytes) {
+    return atomic_load_explicit(&arena_flags, memory_order_relaxed) |
+           (size_bytes > BERM_MEM_LINE_BYTES ? FLAG_ALIGN_LINE : FLAG_ALIGN_16);
+}
+
+static size_t whole_bytes(size_t size_bytes) {
+    return size_bytes > BERM_MEM_LINE_BYTES ? berm__align_up(size_bytes, BERM_MEM_LINE_BYTES)
+                                            : size_bytes;
+}
+
 static void *jemalloc_alloc(size_t size_bytes) {
-    int flags = atomic_load_explicit(&arena_flags, memory_order_relaxed);
-    return mallocx(size_bytes, flags | FLAG_ZERO);
+    return mallocx(whole_bytes(size_bytes), flags_for(size_bytes) | FLAG_ZERO);
 }
 
 static void jemalloc_free(void *memory, size_t size_bytes) {
-    sdallocx(memory, size_bytes, atomic_load_explicit(&arena_flags, memory_order_relaxed));
+    sdallocx(memory, whole_bytes(size_bytes), flags_for(size_bytes));
 }
 
 const berm_mem_ops_t berm__mem_ops_jemalloc = {"jemalloc", jemalloc_begin, jemalloc_alloc,

@@ -4,9 +4,10 @@
 //   chunk of 1 MiB   [next chunk | block | block | ... | not yet cut]
 //   free[class]      blocks given back, linked through their first word
 //
-// Blocks up to 32 KiB have 40 classes: multiples of 16 to 128, then four per doubling, so at most a
-// fifth of a block is unused. A chunk's end that is too short for a block is left: under 1/32 of
-// it. Larger blocks are mappings of their own. The last free of a small block unmaps all chunks.
+// Blocks up to 32 KiB have 35 classes: multiples of 16 to 64, of 64 to 256, then four per doubling,
+// so above 256 bytes at most a fifth of a block is unused. Those above 64 bytes are whole cache
+// lines. A chunk's end that is too short for a block is left: under 1/32 of it. Larger blocks are
+// mappings of their own. The last free of a small block unmaps all chunks.
 //
 // B1  live_count is the number of small blocks handed out; 0 means that there is no chunk
 //
@@ -20,9 +21,9 @@
 #include "host/lock.h"
 
 #define CHUNK_BYTES       ((size_t)BERM_MIB(1))
-#define CHUNK_HEAD_BYTES  ((size_t)16)
+#define CHUNK_HEAD_BYTES  ((size_t)64)
 #define SMALL_BYTES       ((size_t)BERM_KIB(32))
-#define SMALL_CLASS_COUNT 40u
+#define SMALL_CLASS_COUNT 35u
 
 typedef struct chunk {
     struct chunk *next;
@@ -40,13 +41,21 @@ static free_block_t *free_blocks[SMALL_CLASS_COUNT] BERM_GUARDED_BY(mutex);
 
 static unsigned class_of(size_t size_bytes) {
     uint64_t last = size_bytes - 1;
-    unsigned high = berm__bit_highest(last | 64);
-    return (high - 6) * 4 + (unsigned)(last >> (high - 2));
+    if (last < 64)
+        return (unsigned)(last / 16);
+    if (last < 256)
+        return 3 + (unsigned)(last / 64);
+    unsigned high = berm__bit_highest(last);
+    return 7 + (high - 8) * 4 + (unsigned)(last >> (high - 2) & 3);
 }
 
 static size_t class_bytes(unsigned block_class) {
-    size_t linear = ((size_t)block_class + 1) * 16;
-    return block_class < 8 ? linear : (size_t)(5 + block_class % 4) << (3 + block_class / 4);
+    if (block_class < 4)
+        return ((size_t)block_class + 1) * 16;
+    if (block_class < 7)
+        return ((size_t)block_class - 2) * 64;
+    unsigned above = block_class - 7;
+    return (size_t)(5 + above % 4) << (6 + above / 4);
 }
 
 static void *pages_map(size_t size_bytes) {
@@ -62,6 +71,8 @@ static void pages_unmap(void *memory, size_t size_bytes) {
 
 // A block that was never used: zero already.
 static void *block_cut_locked(size_t size_bytes) BERM_REQUIRES(mutex) {
+    if (size_bytes > BERM_MEM_LINE_BYTES)
+        cut_bytes = berm__align_up(cut_bytes, BERM_MEM_LINE_BYTES);
     if (chunks == NULL || CHUNK_BYTES - cut_bytes < size_bytes) {
         chunk_t *chunk = pages_map(CHUNK_BYTES);
         if (chunk == NULL)

@@ -21,10 +21,11 @@
 
 typedef struct berm_node_chunk {
     struct berm_node_chunk *next;
-    uint64_t count; // objects in this chunk
+    uint64_t count;     // objects in this chunk
+    uint64_t unused[6]; // objects of 64 bytes are cache lines
 } berm_node_chunk_t;
 
-_Static_assert(sizeof(berm_node_chunk_t) == 16, "objects after the head stay aligned to 16");
+_Static_assert(sizeof(berm_node_chunk_t) == 64, "objects after the head stay aligned");
 
 static uint64_t chunk_bytes(const berm_node_slab_t *slab, uint64_t count) {
     return sizeof(berm_node_chunk_t) + count * slab->object_bytes;
