@@ -16,7 +16,7 @@ static int slot_check(const berm_audit_t *audit, const berm_pool_t *pool,
     if (slab->segment->pool != pool || slab->size_class != size_class || entry->slot >= slab->slots)
         return berm__audit_fail(audit, 21, addr, "a cached slot is of another pool or class");
     bool is_cached =
-        berm__slot_is_taken(slab, entry->slot) && slab->state[entry->slot] == BERM_SLOT_CACHED;
+        berm__slot_is_taken(slab, entry->slot) && slab->slot[entry->slot].state == BERM_SLOT_CACHED;
     if (!is_cached)
         return berm__audit_fail(audit, 21, berm__slot_addr(slab, entry->slot),
                                 "a thread's cache holds a slot that is not cached");

@@ -14,7 +14,7 @@ typedef struct pin_sums {
 } pin_sums_t;
 
 static bool block_is_held(const berm_pin_t *pin) {
-    return pin->slab != NULL ? pin->slab->state[pin->slot] == BERM_SLOT_HELD
+    return pin->slab != NULL ? pin->slab->slot[pin->slot].state == BERM_SLOT_HELD
                              : pin->range->state == BERM_RANGE_HELD;
 }
 

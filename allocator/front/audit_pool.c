@@ -76,7 +76,7 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
             return berm__audit_fail(audit, 13, addr, "slot %u of %u is %s", slot, slab->slots,
                                     is_taken ? "taken" : "live and not taken");
         if (is_live) {
-            uint64_t requested_bytes = (uint64_t)slab->requested[slot] + 1;
+            uint64_t requested_bytes = (uint64_t)slab->slot[slot].requested + 1;
             if (requested_bytes > class_bytes)
                 return berm__audit_fail(audit, 13, berm__slot_addr(slab, slot),
                                         "a request of %" PRIu64 " bytes in a slot of %" PRIu64,
@@ -84,7 +84,7 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
             walk->requested_bytes += requested_bytes;
             walk->allocated_bytes += class_bytes;
             walk->blocks++;
-        } else if (is_taken && slab->state[slot] == BERM_SLOT_HELD) {
+        } else if (is_taken && slab->slot[slot].state == BERM_SLOT_HELD) {
             walk->held_count++;
         } else if (is_taken) {
             walk_awaited(walk, berm__slot_addr(slab, slot), class_bytes);

@@ -26,9 +26,9 @@ typedef enum berm_option_kind {
 typedef struct berm_option_row {
     berm_option_info_t info;
     berm_option_kind_t kind;
-    size_t offset;      // of the member in berm_options_t
-    double least;       // of a number, or of a text's length
-    double most;        //
+    size_t offset; // of the member in berm_options_t
+    double least;  // of a number, or of a text's length
+    double most;   //
 } berm_option_row_t;
 
 // A piece of a larger text.

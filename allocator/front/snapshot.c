@@ -109,7 +109,7 @@ static void emit_slab(berm_emit_t *emit, const berm_slab_t *slab) {
     for (uint32_t slot = 0; slot < slab->slots; slot++) {
         if (!berm__slot_is_live(slab, slot))
             continue;
-        requested_bytes += (uint64_t)slab->requested[slot] + 1;
+        requested_bytes += (uint64_t)slab->slot[slot].requested + 1;
         live[slot / 64] |= UINT64_C(1) << (slot % 64);
     }
     berm__emit_object_begin(emit, "slab");

@@ -42,10 +42,10 @@ static void slot_describe(const berm_slab_t *slab, uint64_t offset, berm_whatis_
     bool is_live = berm__slot_is_live(slab, slot);
     if (is_live) {
         whatis->kind = BERM_ADDRESS_LIVE;
-        whatis->requested_bytes = (uint64_t)slab->requested[slot] + 1;
-        whatis->allocation_index = slab->index[slot];
+        whatis->requested_bytes = (uint64_t)slab->slot[slot].requested + 1;
+        whatis->allocation_index = slab->slot[slot].index;
     } else if (berm__slot_is_taken(slab, slot)) {
-        bool is_held = slab->state[slot] == BERM_SLOT_HELD;
+        bool is_held = slab->slot[slot].state == BERM_SLOT_HELD;
         whatis->kind = is_held ? BERM_ADDRESS_HELD : BERM_ADDRESS_AWAITED;
     }
 }

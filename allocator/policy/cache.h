@@ -142,9 +142,9 @@ static inline bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, b
     const berm_cache_slot_t entry = cache->slots[size_class][count - 1];
     berm_slab_t *slab = entry.slab;
     uint64_t class_bytes = berm__size_class_bytes(size_class);
-    slab->requested[entry.slot] = (uint16_t)(size_bytes - 1);
-    slab->index[entry.slot] = (uint32_t)counts->number_next++;
-    __atomic_store_n(&slab->state[entry.slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
+    slab->slot[entry.slot].requested = (uint16_t)(size_bytes - 1);
+    slab->slot[entry.slot].index = (uint32_t)counts->number_next++;
+    __atomic_store_n(&slab->slot[entry.slot].state, BERM_SLOT_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= class_bytes;
     berm__counts_alloc(counts, size_bytes, class_bytes);
     *out = slab->base + entry.slot * class_bytes;
@@ -168,7 +168,7 @@ static inline berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t
                       slab->base + slot * class_bytes != addr ||
                       count >= cache->capacity[size_class]))
         return BERM_ERROR_STATE;
-    uint64_t requested = (uint64_t)slab->requested[slot] + 1;
+    uint64_t requested = (uint64_t)slab->slot[slot].requested + 1;
     if (BERM_UNLIKELY(!berm__slot_claim(slab, slot)))
         return BERM_ERROR_DOUBLE_FREE;
     cache->slots[size_class][count] = (berm_cache_slot_t){slab, slot};

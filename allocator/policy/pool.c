@@ -109,7 +109,7 @@ static void slab_live_add(const berm_slab_t *slab, berm_pool_live_t *live) {
     for (uint32_t slot = 0; slot < slab->slots; slot++) {
         if (!berm__slot_is_live(slab, slot))
             continue;
-        live->requested_bytes += (uint64_t)slab->requested[slot] + 1;
+        live->requested_bytes += (uint64_t)slab->slot[slot].requested + 1;
         live->allocated_bytes += berm__size_class_bytes(slab->size_class);
         live->blocks++;
     }
@@ -373,10 +373,11 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
 }
 
 static bool block_claim(const berm_block_t *block, berm_freed_t *freed) {
-    *freed = (berm_freed_t){
-        .requested_bytes = block->slab != NULL ? (uint64_t)block->slab->requested[block->slot] + 1
-                                               : block->range->as.block.requested_bytes,
-        .occupied_bytes = block->size_bytes};
+    *freed = (berm_freed_t){.requested_bytes =
+                                block->slab != NULL
+                                    ? (uint64_t)block->slab->slot[block->slot].requested + 1
+                                    : block->range->as.block.requested_bytes,
+                            .occupied_bytes = block->size_bytes};
     return block->slab != NULL ? berm__slot_claim(block->slab, block->slot)
                                : berm__range_claim(block->range);
 }
@@ -421,7 +422,7 @@ static void block_restore(const berm_block_t *block, berm_use_t *uses) {
         uses = next;
     }
     if (block->slab != NULL)
-        __atomic_store_n(&block->slab->state[block->slot], BERM_SLOT_LIVE, __ATOMIC_RELEASE);
+        __atomic_store_n(&block->slab->slot[block->slot].state, BERM_SLOT_LIVE, __ATOMIC_RELEASE);
     else
         __atomic_store_n(&block->range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
 }

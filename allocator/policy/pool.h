@@ -58,31 +58,38 @@ enum {
     BERM_SLAB_FULLNESS = 4, // lists by quarter, so that the fullest are used first
 };
 
-// A run of whole slots of a segment that holds equal small blocks.
-typedef struct berm_slab {
-    berm_list_t link;
-    berm_segment_t *segment;
-    berm_range_t *range; // its home, LIVE
-    berm_use_t *uses;    // of all its live blocks
-    uint8_t size_class;
-    uint8_t fullness; // which list it is in
-    uint16_t slots, used;
-    uint16_t pins;                   // pinned blocks; atomic where threads look without a lock
-    uint64_t taken[BERM_SLAB_WORDS]; // live, cached by a thread, or awaited
-    uint64_t size_bytes;             // of this record
-    berm_addr_t base;                // of slot 0
-    const void *user;                // the thread cache that fills from it, so that no two share it
-    uint32_t *index;                 // per slot: n-th request of the device, modulo 2^32
-    uint16_t *requested;             // per slot: requested bytes less one
-    uint8_t *state;                  // per slot: berm_slot_state_t
-} berm_slab_t;
-
 typedef enum berm_slot_state {
     BERM_SLOT_FREE,   // not taken
     BERM_SLOT_LIVE,   // taken, a caller's
     BERM_SLOT_CACHED, // taken, in a thread's cache or awaited
     BERM_SLOT_HELD,   // taken, free but for its pins
 } berm_slot_state_t;
+
+// A small block.
+typedef struct berm_slot {
+    uint32_t index;     // n-th request of the device, modulo 2^32
+    uint16_t requested; // bytes, less one
+    uint8_t state;      // berm_slot_state_t
+    uint8_t unused;
+} berm_slot_t;
+
+// A run of whole slots of a segment that holds equal small blocks. A hit reads the first cache line
+// and writes that of its slot.
+typedef struct berm_slab {
+    berm_use_t *uses; // of all its live blocks
+    berm_addr_t base; // of slot 0
+    uint16_t slots, used;
+    uint16_t pins; // pinned blocks; atomic where threads look without a lock
+    uint8_t size_class;
+    uint8_t fullness;                // which list it is in
+    const void *user;                // the thread cache that fills from it, so that no two share it
+    uint64_t taken[BERM_SLAB_WORDS]; // live, cached by a thread, or awaited
+    berm_segment_t *segment;
+    berm_range_t *range; // its home, LIVE
+    berm_list_t link;
+    uint64_t size_bytes; // of this record
+    berm_slot_t slot[];
+} berm_slab_t;
 
 static inline berm_addr_t berm__slot_addr(const berm_slab_t *slab, uint32_t slot) {
     return slab->base + slot * berm__size_class_bytes(slab->size_class);
@@ -93,13 +100,13 @@ static inline bool berm__slot_is_taken(const berm_slab_t *slab, uint32_t slot) {
 }
 
 static inline bool berm__slot_is_live(const berm_slab_t *slab, uint32_t slot) {
-    return __atomic_load_n(&slab->state[slot], __ATOMIC_RELAXED) == BERM_SLOT_LIVE;
+    return __atomic_load_n(&slab->slot[slot].state, __ATOMIC_RELAXED) == BERM_SLOT_LIVE;
 }
 
 // As berm__range_claim, of a slot.
 static inline bool berm__slot_claim(berm_slab_t *slab, uint32_t slot) {
     uint8_t expected = BERM_SLOT_LIVE;
-    return __atomic_compare_exchange_n(&slab->state[slot], &expected, BERM_SLOT_CACHED, false,
+    return __atomic_compare_exchange_n(&slab->slot[slot].state, &expected, BERM_SLOT_CACHED, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 

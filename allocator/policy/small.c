@@ -11,7 +11,7 @@
 #include "host/mem.h"
 
 static uint64_t slab_record_bytes(uint32_t slots) {
-    return sizeof(berm_slab_t) + slots * (sizeof(uint32_t) + sizeof(uint16_t) + sizeof(uint8_t));
+    return sizeof(berm_slab_t) + slots * sizeof(berm_slot_t);
 }
 
 // Puts the slab in the list that its fullness asks for (I14).
@@ -55,9 +55,6 @@ static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, bool ma
     slab->fullness = BERM_SLAB_FULLNESS;
     slab->slots = (uint16_t)slots;
     slab->size_bytes = slab_record_bytes(slots);
-    slab->index = (uint32_t *)(slab + 1);
-    slab->requested = (uint16_t *)(slab->index + slots);
-    slab->state = (uint8_t *)(slab->requested + slots);
     slab->base = slab->segment->base + slab->range->start_bytes;
     slab->range->owner = slab;
     slab->range->is_slab = 1;
@@ -99,7 +96,7 @@ static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, const void *user
     uint32_t slot = word * 64 + berm__bit_lowest(~slab->taken[word]);
     BERM_ASSERT(slot < slab->slots, "a slab in a list has a free slot");
     slab->taken[word] |= UINT64_C(1) << (slot % 64);
-    __atomic_store_n(&slab->state[slot], (uint8_t)state, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->slot[slot].state, (uint8_t)state, __ATOMIC_RELAXED);
     pool->taken_blocks++;
     if (slab->used++ == 0)
         slab->fullness = BERM_SLAB_FULLNESS; // out of `empties`
@@ -154,8 +151,8 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request
             return status;
     }
     uint32_t slot = slot_take(pool, slab, request->user, BERM_SLOT_LIVE);
-    slab->requested[slot] = (uint16_t)(request->size_bytes - 1);
-    slab->index[slot] = (uint32_t)request->number;
+    slab->slot[slot].requested = (uint16_t)(request->size_bytes - 1);
+    slab->slot[slot].index = (uint32_t)request->number;
     *occupied_bytes = berm__size_class_bytes(slab->size_class);
     *out = berm__slot_addr(slab, slot);
     return BERM_OK;
@@ -163,7 +160,7 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request
 
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
     if (BERM_UNLIKELY(slab->pins > 0) && berm__pin_is_on(pool, berm__slot_addr(slab, slot))) {
-        __atomic_store_n(&slab->state[slot], BERM_SLOT_HELD, __ATOMIC_RELAXED);
+        __atomic_store_n(&slab->slot[slot].state, BERM_SLOT_HELD, __ATOMIC_RELAXED);
         berm__pin_hold(pool, berm__slot_addr(slab, slot));
         return;
     }
@@ -171,7 +168,7 @@ void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot) {
     if (slab->used == slab->slots) // who filled from it before may be gone
         slab->user = NULL;
     slab->taken[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
-    __atomic_store_n(&slab->state[slot], BERM_SLOT_FREE, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->slot[slot].state, BERM_SLOT_FREE, __ATOMIC_RELAXED);
     if (--slab->used > 0) {
         slab_file(pool, slab);
         return;

@@ -221,8 +221,8 @@ MUTATION(I12_figures) {
 MUTATION(I13_bits_of_slabs) {
     BREAKS(13, heap.slab->used, 3);
     BREAKS(13, heap.slab->taken[0], heap.slab->taken[0] ^ 3);
-    BREAKS(13, heap.slab->state[heap.slab->slots - 1], BERM_SLOT_LIVE);
-    BREAKS(13, heap.slab->requested[0], 1024);
+    BREAKS(13, heap.slab->slot[heap.slab->slots - 1].state, BERM_SLOT_LIVE);
+    BREAKS(13, heap.slab->slot[0].requested, 1024);
     BREAKS(13, heap.slab->slots, 8);
     BREAKS(13, heap.slab->range, heap.live);
 }
