@@ -55,6 +55,7 @@
 #ifndef BERM_H
 #define BERM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -93,6 +94,19 @@ typedef void *berm_stream_t;
 typedef struct berm_pool_id {
     uint64_t high, low;
 } berm_pool_id_t;
+
+// All zeros but for `size`, without a warning about missing members in either language.
+#ifdef __cplusplus
+#define BERM_SIZED_INIT(type)                                                                      \
+    [] {                                                                                           \
+        type made = {};                                                                            \
+        made.size = sizeof made;                                                                   \
+        return made;                                                                               \
+    }()
+#else
+#define BERM_SIZED_INIT(type)                                                                      \
+    { .size = sizeof(type) }
+#endif
 
 // In calls that take an address: any device.
 #define BERM_DEVICE_ANY (-1)
@@ -141,6 +155,8 @@ typedef enum berm_status {
     BERM_ERROR_SYSTEM,               // a system call failed: see berm_error_message
     BERM_ERROR_IPC_HANDLE,           // no handle of memory that can be opened here
     BERM_ERROR_IPC_OWN,              // a handle of this process's own memory
+    BERM_ERROR_POOL_UNKNOWN,         // no pool in use has this id
+    BERM_ERROR_CAPTURE,              // a capture is in the way: not possible before it has ended
     BERM_STATUS_COUNT
 } berm_status_t;
 
@@ -269,6 +285,102 @@ BERM_API berm_status_t berm_pin(berm_addr_t addr, berm_pin_fn callback, void *ar
 // Errors: ADDRESS_UNKNOWN (there is no such pin, or it is being told), SHUTDOWN, FORKED.
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg);
+
+// ---------------------------------------------------------------------------------------------
+// Pools
+// ---------------------------------------------------------------------------------------------
+//
+// A pool of the caller's has memory of its own, apart from the default pool's: for a CUDA graph, or
+// for what must have other properties. It is known by an id that the caller chooses, on each device
+// by itself. Requests reach it by name (berm_alloc_from), or, for a while, by a route. Blocks are
+// freed like any other; each stream has its own part of the pool, as in the default one.
+//
+// A pool is counted: create and route begin add one use, release takes one. With the last use the
+// pool is gone as a place to allocate from, and its id is free. What it has free goes back to the
+// device, where it serves every pool; blocks that still live stay valid, and their memory follows
+// when they are freed.
+//
+// CUDA GRAPHS
+//   id = {n, 0}; berm_pool_route_begin(device, id, filter, ...); cuStreamBeginCapture(stream, ...);
+//   ...work that allocates and frees on stream...; cuStreamEndCapture; berm_pool_route_end; and
+//   when the graph is destroyed, berm_pool_release. Until then its memory is nobody else's and
+//   keeps its addresses; the same id may be begun again, to share it with another graph.
+//   Memory that a captured request gets is not in use by any queued work: a graph may be launched
+//   on any stream. berm records no event on a stream that is captured, asks nothing about it, and
+//   does not touch the context meanwhile, in any capture mode, the thread's or another's; frees
+//   that need it wait until the capture has ended. It knows of captures of streams that it has
+//   seen, of those that wait for the legacy stream, and of routes into private pools; another one
+//   that begins unseen while a block is freed with BERM_STREAM_NONE is not protected.
+
+// What a pool's memory is like.
+enum {
+    BERM_POOL_PRIVATE = 1,    // never given to another pool before the release, nor moved within;
+                              // a pool becomes private when a captured stream allocates from it
+    BERM_POOL_EXPORTABLE = 2, // each block is one handle, a multiple of the granule, that can be
+                              // exported as a file descriptor
+    BERM_POOL_PINNED = 4,     // keeps its physical memory until the release
+    BERM_POOL_PLAIN = 8,      // backed by cuMemAlloc: no page moves; not with EXPORTABLE
+    BERM_POOL_RDMA = 16,      // network cards can reach it, where the device says so
+};
+
+typedef struct berm_pool_options {
+    size_t size;        // sizeof(berm_pool_options_t) of the caller
+    uint32_t traits;    // BERM_POOL_*, or-ed; 0: memory that free pages may leave and enter
+    uint32_t reserved_; // 0
+} berm_pool_options_t;
+
+#define BERM_POOL_OPTIONS_INIT BERM_SIZED_INIT(berm_pool_options_t)
+
+// Makes the pool `id` of `device`, or adds a use to it. NULL options: one of no traits, or whatever
+// it is already.
+// Errors: ARGUMENT (the default id, an unknown trait), VERSION, STATE (it exists with other
+// traits), UNSUPPORTED (a trait that the device does not have), DEVICE, DRIVER, DEVICE_LOST,
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Driver: on first use of a trait. Waits: never. Streams: none.
+BERM_API BERM_CHECKED berm_status_t berm_pool_create(int device, berm_pool_id_t id,
+                                                     const berm_pool_options_t *options);
+
+// Takes one use away. With the last one, routes to the pool end, and its memory goes back: what is
+// free at once where no work uses it any more, the rest later. The memory of a private pool waits
+// for all work queued on the device by now, which may be launches of its graphs.
+// Errors: ARGUMENT (the default id), POOL_UNKNOWN (nothing was done), DEVICE, OUT_OF_HOST_MEMORY
+// (nothing was done), SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Driver: yes. Waits: only where the driver refuses an event or has no cuCtxRecordEvent.
+// Streams: events on them.
+BERM_API berm_status_t berm_pool_release(int device, berm_pool_id_t id);
+
+// Whether a request on `stream` is to be routed. Called by whoever allocates on the device, from
+// any thread, with no lock of berm's held; must be quick, and must not call berm.
+typedef bool (*berm_pool_filter_fn)(berm_stream_t stream, void *context);
+
+// From now on requests on `device` whose stream passes the filter go to the pool `id`: the newest
+// route that takes a stream wins. A pool that does not exist is made, a private one; in either case
+// a use is added. Requests that name no stream (BERM_STREAM_NONE) are not routed.
+// To be called before the capture begins: then memory that was freed into the pool before, and is
+// no longer in use, can serve it.
+// Errors: ARGUMENT (the default id, a NULL filter), DEVICE, DRIVER, DEVICE_LOST,
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Driver: events, where the pool has been used before. Waits: for work that uses memory freed into
+// a pool that was captured before. Streams: events on them.
+BERM_API BERM_CHECKED berm_status_t berm_pool_route_begin(int device, berm_pool_id_t id,
+                                                          berm_pool_filter_fn filter,
+                                                          void *context);
+
+// Ends the newest route to the pool; the pool keeps its uses. When it returns the filter is not
+// running and will not be called again.
+// Errors: ARGUMENT (the default id), POOL_UNKNOWN (no route to such a pool: nothing was done),
+// DEVICE, SHUTDOWN, FORKED.
+// Driver: never. Waits: for filters that run. Streams: none.
+BERM_API berm_status_t berm_pool_route_end(int device, berm_pool_id_t id);
+
+// As berm_alloc_aligned, from the pool `id`; the default id is the default pool, whatever routes
+// there are.
+// Errors: as berm_alloc_aligned, and POOL_UNKNOWN.
+// Driver: as berm_alloc_aligned, and asks whether the stream is captured. Waits, streams: as
+// berm_alloc_aligned.
+BERM_API BERM_CHECKED berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
+                                                    uint64_t alignment, int device,
+                                                    berm_stream_t stream, berm_addr_t *out);
 
 // ---------------------------------------------------------------------------------------------
 // Limits and giving back

@@ -27,19 +27,6 @@
 
 #include "berm.h"
 
-// All zeros but for `size`, without a warning about missing members in either language.
-#ifdef __cplusplus
-#define BERM_SIZED_INIT(type)                                                                      \
-    [] {                                                                                           \
-        type made = {};                                                                            \
-        made.size = sizeof made;                                                                   \
-        return made;                                                                               \
-    }()
-#else
-#define BERM_SIZED_INIT(type)                                                                      \
-    { .size = sizeof(type) }
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -163,7 +150,8 @@ typedef struct berm_whatis_s {
     uint64_t
         allocation_index; // the block was the n-th request of its device, from 1; 0 unless live
     uint32_t is_small;    // 1: a slot of a size-class slab
-    uint32_t reserved_;   // 0
+    uint32_t is_released; // 1: of a pool that was released; its id may be in use again
+    berm_pool_id_t pool;  // the id of its pool; both 0 for the default pool
 } berm_whatis_t;
 
 #define BERM_WHATIS_INIT BERM_SIZED_INIT(berm_whatis_t)
@@ -173,6 +161,30 @@ typedef struct berm_whatis_s {
 // Errors: ARGUMENT, VERSION, SHUTDOWN, FORKED.
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis);
+
+// One pool.
+typedef struct berm_pool_stats {
+    size_t size; // sizeof(berm_pool_stats_t) of the caller
+    int device;
+    uint32_t traits; // BERM_POOL_*; BERM_POOL_PRIVATE also once a capture has used it
+    uint64_t uses;   // creates and begins without a release
+    uint64_t routes; // into it, now
+    uint64_t parts;  // one for each stream, more where captures needed it
+    uint64_t blocks; // live
+    uint64_t requested_bytes;
+    uint64_t allocated_bytes;
+    uint64_t awaited_bytes;  // freed, and still to be waited for
+    uint64_t reserved_bytes; // physical bytes mapped in it
+} berm_pool_stats_t;
+
+#define BERM_POOL_STATS_INIT BERM_SIZED_INIT(berm_pool_stats_t)
+
+// Fills *stats for the pool `id` of `device`; the default id is the default pool, without memory
+// that is mapped nowhere. Starts nothing.
+// Errors: ARGUMENT, VERSION, DEVICE, POOL_UNKNOWN, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_pool_stats_read(int device, berm_pool_id_t id,
+                                            berm_pool_stats_t *stats);
 
 // Receives `length` bytes of output; must not call berm.
 typedef void (*berm_write_fn)(void *context, const char *text, size_t length);

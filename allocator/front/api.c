@@ -37,25 +37,43 @@ berm_status_t berm_shutdown(size_t *live_blocks) {
     return berm__heap_stop(live_blocks);
 }
 
-berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int device,
-                                 berm_stream_t stream, berm_addr_t *out) {
+// What is wrong with a request, whatever pool it is for.
+static inline berm_status_t request_check(const char *call, uint64_t size_bytes, uint64_t alignment,
+                                          berm_addr_t *out) {
     if (BERM_UNLIKELY(out == NULL))
-        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_alloc: out is NULL");
+        return berm__error_set(BERM_ERROR_ARGUMENT, "%s: out is NULL", call);
     *out = 0;
     berm_status_t status = berm__heap_ready();
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
     if (BERM_UNLIKELY(size_bytes - 1 >= size_max_bytes)) {
         status = size_bytes == 0 ? BERM_ERROR_SIZE_ZERO : BERM_ERROR_SIZE_TOO_LARGE;
-        return berm__error_set(status, "berm_alloc: a request of %llu bytes",
+        return berm__error_set(status, "%s: a request of %llu bytes", call,
                                (unsigned long long)size_bytes);
     }
     if (BERM_UNLIKELY(!berm__is_pow2(alignment) || alignment > alignment_max_bytes))
         return berm__error_set(BERM_ERROR_ALIGNMENT,
-                               "berm_alloc: alignment %llu is not a power of two up to 2^32",
+                               "%s: alignment %llu is not a power of two up to 2^32", call,
                                (unsigned long long)alignment);
+    return BERM_OK;
+}
+
+berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int device,
+                                 berm_stream_t stream, berm_addr_t *out) {
+    berm_status_t status = request_check("berm_alloc", size_bytes, alignment, out);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        return status;
     return berm__heap_alloc(size_bytes, berm__max_u64(alignment, BERM_RANGE_UNIT_BYTES), device,
                             stream, out);
+}
+
+berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes, uint64_t alignment,
+                              int device, berm_stream_t stream, berm_addr_t *out) {
+    berm_status_t status = request_check("berm_alloc_from", size_bytes, alignment, out);
+    if (status != BERM_OK)
+        return status;
+    return berm__heap_alloc_from(id, size_bytes, berm__max_u64(alignment, BERM_RANGE_UNIT_BYTES),
+                                 device, stream, out);
 }
 
 berm_status_t berm_alloc(uint64_t size_bytes, int device, berm_stream_t stream, berm_addr_t *out) {

@@ -248,6 +248,8 @@ static int device_check(berm_audit_t *audit) {
          link = link->next)
         broken = pool_check(audit, BERM_CONTAINER_OF((uintptr_t)link, berm_pool_t, link));
     if (broken == 0)
+        broken = berm__audit_spares(audit);
+    if (broken == 0)
         broken = phys_check(audit);
     if (broken == 0)
         broken = berm__audit_share(audit);

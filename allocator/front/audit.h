@@ -34,7 +34,7 @@ int berm__audit_fail(const berm_audit_t *audit, int number, berm_addr_t addr, co
 int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment);
 // I9 and I12 to I15 of audit->pool.
 int berm__audit_pool(berm_audit_t *audit);
-// I23.
+// I23 and I25.
 int berm__audit_groups(const berm_audit_t *audit);
 // I31 and I33.
 int berm__audit_share(const berm_audit_t *audit);
@@ -42,6 +42,8 @@ int berm__audit_share(const berm_audit_t *audit);
 int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving);
 // I27, once all pools were walked.
 int berm__audit_pins(const berm_audit_t *audit);
+// I24. Adds the addresses of spare pools to the sums.
+int berm__audit_spares(berm_audit_t *audit);
 // I21. The caches are claimed.
 int berm__audit_caches(const berm_audit_t *audit);
 

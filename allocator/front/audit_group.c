@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit of groups: which pools they have, and whose (I23).
+// The audit of groups: which pools they have, and whose (I23), which are released (I25), and pools
+// that are spare (I24).
 //
 // Locks: the device's. Calls no driver, allocates nothing.
 #include "front/audit.h"
@@ -11,7 +12,7 @@ static int pool_fail(const berm_audit_t *audit, const berm_pool_t *pool, const c
                             (uintptr_t)pool->stream->handle, what);
 }
 
-// Of one pool: it is its group's only one of its stream, and its segments draw on the group's
+// Of one pool: the one of its stream, if its group is the default; its segments draw on the group's
 // store.
 static int pool_check(const berm_audit_t *audit, const berm_pool_t *pool) {
     const berm_group_t *group = pool->group;
@@ -20,9 +21,6 @@ static int pool_check(const berm_audit_t *audit, const berm_pool_t *pool) {
         return pool_fail(audit, pool,
                          is_of_stream ? "in the default group is of another"
                                       : "in the default group is not its stream's");
-    BERM_LIST_EACH (const berm_pool_t, other, &group->pools, group_link)
-        if (other != pool && other->stream == pool->stream)
-            return pool_fail(audit, pool, "is not the only one in its group");
     BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link)
         if (segment->store != group->store)
             return pool_fail(audit, pool, "has a segment of another store than its group's");
@@ -59,6 +57,27 @@ static int stream_check(const berm_audit_t *audit, const berm_stream_ref_t *stre
                             (uintptr_t)stream->handle, count, stream->pool_count);
 }
 
+// I25.
+static int released_check(const berm_audit_t *audit) {
+    uint32_t count = 0;
+    BERM_LIST_EACH (const berm_group_t, group, &audit->device->groups, link) {
+        const berm_stream_ref_t *context = group->context;
+        count += group->use_count == 0;
+        bool is_right = context == NULL ||
+                        (group->use_count == 0 && group->context_ticket <= context->open_ticket &&
+                         context->handle == BERM_STREAM_NONE);
+        if (!is_right)
+            return berm__audit_fail(audit, 25, 0,
+                                    "a pool with %" PRIu64 " uses waits for ticket %" PRIu64
+                                    ", the open one is %" PRIu64,
+                                    group->use_count, group->context_ticket, context->open_ticket);
+    }
+    if (count == audit->device->released_count)
+        return 0;
+    return berm__audit_fail(audit, 25, 0, "%u groups are released, %u are counted", count,
+                            audit->device->released_count);
+}
+
 int berm__audit_groups(const berm_audit_t *audit) {
     int broken = groups_check(audit);
     BERM_LIST_EACH (const berm_pool_t, pool, &audit->device->pools, link)
@@ -67,5 +86,21 @@ int berm__audit_groups(const berm_audit_t *audit) {
     BERM_LIST_EACH (const berm_stream_ref_t, stream, &audit->device->streams, link)
         if (broken == 0)
             broken = stream_check(audit, stream);
-    return broken;
+    return broken == 0 ? released_check(audit) : broken;
+}
+
+int berm__audit_spares(berm_audit_t *audit) {
+    BERM_LIST_EACH (const berm_pool_t, pool, &audit->device->spares, link) {
+        bool is_empty = pool->group == NULL && pool->stream == NULL && !pool->is_default &&
+                        pool->taken_blocks == 0 && berm__list_is_empty(&pool->deferred);
+        BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link) {
+            audit->sums.address_bytes += segment->span_bytes;
+            const berm_range_t *range = segment->ranges.first;
+            is_empty = is_empty && segment->mapped_bytes == 0 && range->next == NULL &&
+                       range->state == BERM_RANGE_VOID && range->size_bytes == segment->span_bytes;
+        }
+        if (!is_empty)
+            return berm__audit_fail(audit, 24, 0, "a spare pool has a group, a stream or memory");
+    }
+    return 0;
 }

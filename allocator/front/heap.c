@@ -19,6 +19,7 @@
 
 #include "base/bits.h"
 #include "front/background.h"
+#include "front/route.h"
 #include "front/share.h"
 #include "front/thread.h"
 #include "host/log.h"
@@ -53,30 +54,6 @@ static berm_status_t audit_after(berm_status_t status) {
     return status;
 }
 
-// What a slow request did, for the log: read before and after, written when no lock is held.
-typedef struct work_done {
-    uint64_t created_bytes, moved_bytes, host_waits;
-} work_done_t;
-
-static work_done_t work_read(const berm_device_t *device) {
-    return (work_done_t){device->phys.created_bytes, device->phys.moved_bytes, device->host_waits};
-}
-
-static void work_log(const berm_device_t *device, uint64_t size_bytes, work_done_t before,
-                     work_done_t after) {
-    if (BERM_LIKELY(after.created_bytes == before.created_bytes &&
-                    after.moved_bytes == before.moved_bytes &&
-                    after.host_waits == before.host_waits))
-        return;
-    const uint64_t mib = BERM_MIB(1);
-    BERM_LOG(BERM_LOG_INFO,
-             "device %d: for %llu bytes, %llu MiB were created and %llu MiB moved, with %llu waits",
-             device->gpu.ordinal, (unsigned long long)size_bytes,
-             (unsigned long long)((after.created_bytes - before.created_bytes) / mib),
-             (unsigned long long)((after.moved_bytes - before.moved_bytes) / mib),
-             (unsigned long long)(after.host_waits - before.host_waits));
-}
-
 static uint64_t epoch_now(void) {
     return atomic_load_explicit(&berm__heap.epoch, memory_order_relaxed);
 }
@@ -86,8 +63,7 @@ static uint64_t epoch_now(void) {
 // waits; pools of other groups than the default have none, since a cache is found by its stream.
 // NULL: no room in the thread's table, no memory, or the pool is not the handle's.
 static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
-    if (pool->stream->handle != handle || pool->stream->is_retired ||
-        !berm__group_is_default(pool->group))
+    if (!pool->is_default || pool->stream->handle != handle || pool->stream->is_retired)
         return NULL;
     berm_cache_t *cache = berm__thread_cache(epoch_now(), pool->device->gpu.ordinal, handle);
     if (cache != NULL && (cache->pool != pool || cache->is_retired)) {
@@ -150,9 +126,10 @@ static berm_status_t alloc_without_cache(berm_pool_t *pool, uint64_t size_bytes,
     return status;
 }
 
-static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
+static berm_status_t alloc_locked(berm_group_t *group, uint64_t size_bytes,
                                   uint64_t alignment_bytes, berm_stream_t handle,
                                   berm_addr_t *out) {
+    berm_device_t *device = group->device;
     berm_stream_ref_t *stream;
     berm_pool_t *pool;
     if (BERM_UNLIKELY(size_bytes > device->gpu.memory_bytes))
@@ -161,36 +138,52 @@ static berm_status_t alloc_locked(berm_device_t *device, uint64_t size_bytes,
         return BERM_ERROR_LIMIT;
     berm_status_t status = berm__device_stream(device, handle, &stream);
     if (status == BERM_OK)
-        status = berm__group_pool(&device->group, stream, &pool);
+        status = berm__group_pool(group, stream, &pool);
     if (status != BERM_OK)
         return status;
+    if (!pool->is_default) // the others have been looked at
+        berm__deferred_tick_locked(pool);
     berm_cache_t *cache = cache_of_thread(pool, handle);
     return cache != NULL ? alloc_by_pool(cache, size_bytes, alignment_bytes, true, out)
                          : alloc_without_cache(pool, size_bytes, alignment_bytes, out);
 }
 
-// With the device's lock: the first request on a stream, and those that find nothing free.
-static berm_status_t alloc_slow(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
-                                berm_stream_t stream, berm_addr_t *out) {
+// With the device's lock: the first request on a stream, those that find nothing free, and those
+// from a pool of the caller's.
+static berm_status_t alloc_slow(berm_pool_id_t id, bool is_routed, uint64_t size_bytes,
+                                uint64_t alignment_bytes, int ordinal, berm_stream_t stream,
+                                berm_addr_t *out) {
     berm_device_t *device;
     berm_status_t status = berm__heap_device(ordinal, &device);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
     berm__mutex_lock(&device->lock);
-    work_done_t before = work_read(device);
-    status = alloc_locked(device, size_bytes, alignment_bytes, stream, out);
-    while (BERM_UNLIKELY(status == BERM_ERROR_STATE) &&
-           berm__pins_announce_held(device, device->pins_wanted))
-        status = alloc_locked(device, size_bytes, alignment_bytes, stream, out);
-    work_done_t after = work_read(device);
+    berm_work_t before = berm__work_read(device);
+    bool is_known;
+    do { // the group may go while pins are announced
+        berm_group_t *group = berm__group_find(device, id);
+        if (BERM_UNLIKELY(group == NULL && is_routed)) // released just now
+            group = &device->group;
+        is_known = group != NULL;
+        if (BERM_LIKELY(is_known))
+            status = alloc_locked(group, size_bytes, alignment_bytes, stream, out);
+    } while (BERM_UNLIKELY(is_known && status == BERM_ERROR_STATE) &&
+             berm__pins_announce_held(device, device->pins_wanted));
+    if (BERM_UNLIKELY(!is_known)) {
+        berm__mutex_unlock(&device->lock);
+        return berm__pool_unknown("berm_alloc_from", ordinal, id);
+    }
+    berm_work_t after = berm__work_read(device);
     if (BERM_UNLIKELY(status != BERM_OK))
         status = berm__report_shortage(device, size_bytes, stream, status);
     berm__mutex_unlock(&device->lock);
-    work_log(device, size_bytes, before, after);
+    berm__work_log(device, size_bytes, before, after);
     if (BERM_UNLIKELY(status != BERM_OK))
         BERM_LOG(BERM_LOG_WARN, "%s", berm__error_text());
     return status;
 }
+
+static const berm_pool_id_t id_default = {0, 0};
 
 // What the cache does not have.
 static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64_t alignment_bytes,
@@ -204,7 +197,8 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
                 return audit_after(BERM_OK);
         }
     }
-    return audit_after(alloc_slow(size_bytes, alignment_bytes, ordinal, stream, out));
+    return audit_after(
+        alloc_slow(id_default, false, size_bytes, alignment_bytes, ordinal, stream, out));
 }
 
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
@@ -212,8 +206,8 @@ berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, be
     return alloc_miss(cache, size_bytes, BERM_RANGE_UNIT_BYTES, cache->ordinal, cache->handle, out);
 }
 
-berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
-                               berm_stream_t stream, berm_addr_t *out) {
+static berm_status_t alloc_default(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                                   berm_stream_t stream, berm_addr_t *out) {
     stream = berm__stream_normalize(stream);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), ordinal, stream);
     if (cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_enter(cache)) {
@@ -223,6 +217,25 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
             return audit_after(BERM_OK);
     }
     return alloc_miss(cache, size_bytes, alignment_bytes, ordinal, stream, out);
+}
+
+berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                               berm_stream_t stream, berm_addr_t *out) {
+    berm_pool_id_t id;
+    if (BERM_UNLIKELY(berm__route_any()) && stream != BERM_STREAM_NONE &&
+        berm__route_find(ordinal, stream, &id))
+        return audit_after(alloc_slow(id, true, size_bytes, alignment_bytes, ordinal,
+                                      berm__stream_normalize(stream), out));
+    return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
+}
+
+berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
+                                    uint64_t alignment_bytes, int ordinal, berm_stream_t stream,
+                                    berm_addr_t *out) {
+    if (berm__pool_id_is_default(id))
+        return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
+    return audit_after(alloc_slow(id, false, size_bytes, alignment_bytes, ordinal,
+                                  berm__stream_normalize(stream), out));
 }
 
 static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {
@@ -277,16 +290,55 @@ static void freed_count(berm_device_t *device, const berm_freed_t *freed) {
 // Waits for a stream of which there is no record.
 static bool stream_is_done(berm_device_t *device, berm_stream_t handle) {
     bool is_pushed;
-    berm_cu_result_t result = BERM_CU_SUCCESS;
+    berm_cu_result_t result = BERM_CU_UNKNOWN;
+    uint64_t capture;
     if (handle == BERM_STREAM_NONE)
         return true;
-    if (berm__gpu_enter(&device->gpu, &is_pushed) != BERM_OK)
-        result = BERM_CU_UNKNOWN;
-    else
+    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK &&
+        berm__capture_read(&device->gpu, handle, &capture) == BERM_OK &&
+        capture == BERM_CAPTURE_NONE)
         result = BERM_DRV_CALL(device->gpu.drv, SYNCHRONIZE, stream_synchronize,
                                (berm_cu_stream_t)handle);
     berm__gpu_leave(&device->gpu, is_pushed);
     return result == BERM_CU_SUCCESS;
+}
+
+// Finds and frees a block, and counts it. The pool's lock is held.
+static berm_status_t free_counted(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                                  berm_stream_ref_t *stream, bool is_captured) {
+    berm_block_t block;
+    berm_freed_t freed;
+    berm_status_t status = berm__pool_block_find(segment, addr, &block);
+    if (status == BERM_OK)
+        status = berm__pool_free(&block, stream, is_captured, &freed);
+    if (status == BERM_OK)
+        freed_count(pool->device, &freed);
+    return status;
+}
+
+// Gives back what the pools that are released have free by now.
+static void groups_reap(berm_device_t *device) {
+    bool is_pushed;
+    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
+        (void)berm__groups_reap(device, false);
+    berm__gpu_leave(&device->gpu, is_pushed);
+}
+
+// Into a pool of the caller's, with the device's lock: a capture may go on, and the last free into
+// a pool that was released ends it.
+static berm_status_t free_of_group(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                                   berm_stream_ref_t *stream) {
+    berm_device_t *device = pool->device;
+    berm__mutex_lock(&device->lock);
+    bool is_captured = pool->group != NULL && berm__pool_is_captured(pool);
+    berm__mutex_lock(&pool->lock);
+    berm_status_t status = free_counted(pool, segment, addr, stream, is_captured);
+    bool is_last = pool->taken_blocks == 0 || atomic_load(&pool->deferred_bytes) > 0;
+    berm__mutex_unlock(&pool->lock);
+    if (status == BERM_OK && pool->group->use_count == 0 && is_last)
+        groups_reap(device);
+    berm__mutex_unlock(&device->lock);
+    return status;
 }
 
 // Whatever stream is named, if any.
@@ -300,15 +352,14 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
             return BERM_ERROR_OUT_OF_HOST_MEMORY;
         return berm__pool_free_waiting(pool, segment, addr, NULL);
     }
-    berm_block_t block;
-    berm_freed_t freed;
-    berm__mutex_lock(&pool->lock);
-    berm_status_t status = berm__pool_block_find(segment, addr, &block);
-    if (status == BERM_OK)
-        status = berm__pool_free(&block, stream, &freed);
-    if (status == BERM_OK)
-        freed_count(device, &freed);
-    berm__mutex_unlock(&pool->lock);
+    berm_status_t status;
+    if (BERM_LIKELY(pool->is_default)) {
+        berm__mutex_lock(&pool->lock);
+        status = free_counted(pool, segment, addr, stream, false);
+        berm__mutex_unlock(&pool->lock);
+    } else {
+        status = free_of_group(pool, segment, addr, stream);
+    }
     if (BERM_UNLIKELY(status == BERM_ERROR_OUT_OF_HOST_MEMORY))
         status = berm__pool_free_waiting(pool, segment, addr, stream);
     berm__device_stream_give(stream);
@@ -317,7 +368,7 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
 
 // For a thread that has no cache of the pool yet; NULL if it cannot have one.
 static berm_cache_t *cache_make(berm_pool_t *pool, berm_stream_t handle) {
-    if (!berm__group_is_default(pool->group) || !berm__thread_has_room(epoch_now()))
+    if (!pool->is_default || !berm__thread_has_room(epoch_now()))
         return NULL;
     berm__mutex_lock(&pool->device->lock);
     berm_cache_t *cache = cache_of_thread(pool, handle);
@@ -393,8 +444,15 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
 static void hit_epoch_set(void) {
     berm_heap_t *heap = &berm__heap;
     bool is_plain = atomic_load(&heap->state) == BERM_HEAP_RUNNING &&
-                    !atomic_load(&heap->is_forked) && !atomic_load(&heap->audits);
+                    !atomic_load(&heap->is_forked) && !atomic_load(&heap->audits) &&
+                    !berm__route_any();
     atomic_store(&heap->hit_epoch, is_plain ? atomic_load(&heap->epoch) : 0);
+}
+
+void berm__heap_hits_update(void) {
+    berm__mutex_lock(&berm__heap.lock);
+    hit_epoch_set();
+    berm__mutex_unlock(&berm__heap.lock);
 }
 
 static void forked_mark(void) {
@@ -550,6 +608,7 @@ berm_status_t berm__heap_device_enter(int ordinal, berm_device_t **device, bool 
     status = berm__gpu_enter(&(*device)->gpu, is_pushed);
     if (status == BERM_OK)
         return BERM_OK;
+    berm__gpu_leave(&(*device)->gpu, *is_pushed);
     berm__mutex_unlock(&(*device)->lock);
     return berm__error_set(status, "device %d: %s", ordinal, berm_status_text(status));
 }
@@ -574,6 +633,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
     berm__background_stop();
     berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
+    berm__route_clear();
     hit_epoch_set();
     uint64_t live_total = 0;
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {

@@ -73,6 +73,11 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
 // The data path.
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out);
+// The same from a pool of the caller's, or from the default one whatever routes there are.
+// POOL_UNKNOWN.
+berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
+                                    uint64_t alignment_bytes, int ordinal, berm_stream_t stream,
+                                    berm_addr_t *out);
 berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handle);
 // The same where the calling thread's cache, which is the stream's and of no earlier run, has no
 // hit for them: a plain request of at most 2^62 bytes; an address of `segment`, of the cache's
@@ -81,6 +86,9 @@ berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, be
 berm_status_t berm__heap_free_miss(struct berm_cache *cache, berm_segment_t *segment,
                                    berm_addr_t addr);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
+
+// Routes came or went: with one, no request is a hit that looks at nothing else (hit.h).
+void berm__heap_hits_update(void);
 
 // Puts the options that can change into every open device; the limit only if it was set anew, since
 // berm_limit_set may have overruled it for one device. The heap's lock is held.
@@ -91,9 +99,25 @@ void berm__heap_options_apply(bool has_new_limit);
 berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
                                     berm_stream_t handle, berm_status_t status);
 
+// What a slow request did, for the log: read before and after under the device's lock, and written
+// when no lock is held.
+typedef struct berm_work {
+    uint64_t created_bytes, moved_bytes, host_waits;
+} berm_work_t;
+berm_work_t berm__work_read(const berm_device_t *device);
+void berm__work_log(const berm_device_t *device, uint64_t size_bytes, berm_work_t before,
+                    berm_work_t after);
+
 // Checks every invariant of docs/invariants.md (audit.c): 0, or the number of the first that fails
 // and a line in `error`. Takes the devices' locks.
 int berm__audit_run(char *error, size_t error_capacity);
+
+// Writes this thread's message for an id that no pool in use has; POOL_UNKNOWN.
+berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id);
+
+// Copies a filled struct to a caller whose own may be older and shorter. VERSION.
+berm_status_t berm__struct_give(void *out, size_t caller_bytes, const void *filled,
+                                size_t filled_bytes);
 
 // This thread's message for berm_error_message; returns `status`, so that a failure is one line.
 berm_status_t berm__error_set(berm_status_t status, const char *format, ...) BERM_PRINTF(2, 3);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a failed request says: one line that tells a real shortage from fragmentation, from a limit,
-// and from memory that others hold.
+// and from memory that others hold. And what a slow one has done, for the log.
 //
-// Locks: the device's. Calls the driver (cuMemGetInfo), on the failure path only.
+// Locks: the device's, but for the log. Calls the driver (cuMemGetInfo), on the failure path only.
 #include <stdio.h>
 
 #include "front/heap.h"
+#include "host/log.h"
 #include "policy/cache.h"
 
 static unsigned long long mib(uint64_t bytes) {
@@ -67,4 +68,23 @@ berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
         wanted, device->gpu.ordinal, cause_text(status), mib(obtainable), mib(live),
         mib(berm__device_cached_bytes(device)), mib(device->phys.reserved_bytes), outside,
         mib(device->gpu.memory_bytes), limit);
+}
+
+berm_work_t berm__work_read(const berm_device_t *device) {
+    return (berm_work_t){device->phys.created_bytes, device->phys.moved_bytes, device->host_waits};
+}
+
+void berm__work_log(const berm_device_t *device, uint64_t size_bytes, berm_work_t before,
+                    berm_work_t after) {
+    if (BERM_LIKELY(after.created_bytes == before.created_bytes &&
+                    after.moved_bytes == before.moved_bytes &&
+                    after.host_waits == before.host_waits))
+        return;
+    const uint64_t mib = BERM_MIB(1);
+    BERM_LOG(BERM_LOG_INFO,
+             "device %d: for %llu bytes, %llu MiB were created and %llu MiB moved, with %llu waits",
+             device->gpu.ordinal, (unsigned long long)size_bytes,
+             (unsigned long long)((after.created_bytes - before.created_bytes) / mib),
+             (unsigned long long)((after.moved_bytes - before.moved_bytes) / mib),
+             (unsigned long long)(after.host_waits - before.host_waits));
 }

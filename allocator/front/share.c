@@ -164,11 +164,26 @@ berm_status_t berm_import(int fd, uint64_t size_bytes, int device, berm_addr_t *
     return berm__share_import("berm_import", &request, device, addr);
 }
 
+// CAPTURE where waiting would break a capture.
+static berm_status_t wait_check(berm_device_t *device, berm_stream_t handle) {
+    uint64_t capture = BERM_CAPTURE_NONE;
+    bool is_any = false;
+    berm_status_t status;
+    berm__mutex_lock(&device->lock);
+    status = handle == BERM_STREAM_NONE ? berm__capture_any(&device->gpu, &device->watch, &is_any)
+                                        : berm__capture_read(&device->gpu, handle, &capture);
+    berm__mutex_unlock(&device->lock);
+    bool is_captured = is_any || capture != BERM_CAPTURE_NONE;
+    return status == BERM_OK && is_captured ? BERM_ERROR_CAPTURE : status;
+}
+
 // Waits for what uses an import, with no lock held: nobody else ends it meanwhile.
 static berm_status_t stream_wait(berm_device_t *device, berm_stream_t handle) {
     berm_drv_t *drv = device->gpu.drv;
     bool is_pushed;
     berm_status_t status = berm__gpu_enter(&device->gpu, &is_pushed);
+    if (status == BERM_OK)
+        status = wait_check(device, handle);
     if (status == BERM_OK && handle == BERM_STREAM_NONE)
         status = berm__drv_status(berm__gpu_synchronize(&device->gpu));
     else if (status == BERM_OK)
@@ -261,7 +276,7 @@ berm_status_t berm_peer_disable(int ordinal, int peer) {
     status = berm__heap_device_enter(ordinal, &device, &is_pushed);
     if (status != BERM_OK)
         return status;
-    status = berm__drv_status(berm__gpu_synchronize(&device->gpu));
+    status = berm__device_synchronize(device);
     if (status == BERM_OK)
         status = berm__device_peer_disable(device, peer);
     return berm__heap_device_leave(device, is_pushed, status, "berm_peer_disable");

@@ -218,11 +218,27 @@ static void emit_deferred(berm_emit_t *emit, const berm_deferred_t *entry) {
     berm__emit_object_end(emit);
 }
 
+// The pool's group: its id as the caller chose it, and what its memory is like.
+static void emit_group(berm_emit_t *emit, const berm_group_t *group) {
+    berm__emit_object_begin(emit, "group");
+    berm__emit_addr(emit, "high", group->id.high);
+    berm__emit_addr(emit, "low", group->id.low);
+    berm__emit_u64(emit, "serial", group->serial);
+    berm__emit_u64(emit, "uses", group->use_count);
+    berm__emit_u64(emit, "routes", group->routes);
+    berm__emit_bool(emit, "is_private", berm__group_is_private(group));
+    berm__emit_bool(emit, "is_exportable", (group->traits & BERM_GROUP_EXPORTABLE) != 0);
+    berm__emit_bool(emit, "is_pinned", (group->traits & BERM_GROUP_PINNED) != 0);
+    berm__emit_bool(emit, "is_rdma", (group->traits & BERM_GROUP_RDMA) != 0);
+    berm__emit_object_end(emit);
+}
+
 static void emit_pool(berm_emit_t *emit, const berm_pool_t *pool) {
     berm__emit_object_begin(emit, NULL);
     emit_stream(emit, "stream", pool->stream->handle);
     berm__emit_u64(emit, "stream_id", pool->stream->id);
     berm__emit_bool(emit, "is_retired", pool->stream->is_retired);
+    emit_group(emit, pool->group);
     berm__emit_u64(emit, "open_ticket", pool->stream->open_ticket);
     berm__emit_u64(emit, "passed_ticket", pool->stream->passed_ticket);
     const berm_pool_live_t live = berm__pool_live_read(pool);

@@ -9,9 +9,8 @@
 #include "host/mem.h"
 #include "policy/cache.h"
 
-// Copies a filled struct to a caller whose own may be older and shorter.
-static berm_status_t struct_give(void *out, size_t caller_bytes, const void *filled,
-                                 size_t filled_bytes) {
+berm_status_t berm__struct_give(void *out, size_t caller_bytes, const void *filled,
+                                size_t filled_bytes) {
     if (caller_bytes < sizeof(size_t) || caller_bytes > filled_bytes)
         return berm__error_set(BERM_ERROR_VERSION,
                                "a struct of %zu bytes, this library knows up to %zu: set its size",
@@ -89,7 +88,7 @@ berm_status_t berm_stats_read(int ordinal, berm_stats_t *stats) {
     filled.host_metadata_bytes = berm__mem_held_bytes();
     if (is_running)
         berm__drv_calls_read(&berm__heap.drv, &filled.driver_calls);
-    return struct_give(stats, stats->size, &filled, sizeof filled);
+    return berm__struct_give(stats, stats->size, &filled, sizeof filled);
 }
 
 berm_status_t berm_stats_peaks_reset(int ordinal) {
@@ -262,5 +261,5 @@ berm_status_t berm_device_info_read(int ordinal, berm_device_info_t *info) {
     status = berm__drv_status(info_fill(drv, &filled));
     if (status != BERM_OK)
         return berm__error_set(status, "device %d: %s", ordinal, berm_status_text(status));
-    return struct_give(info, info->size, &filled, sizeof filled);
+    return berm__struct_give(info, info->size, &filled, sizeof filled);
 }

@@ -101,6 +101,10 @@ static const status_row_t status_rows[] = {
         "process that still runs."),
     ROW(BERM_ERROR_IPC_OWN,
         "The handle was made in this process: use the block's own address here."),
+    ROW(BERM_ERROR_POOL_UNKNOWN,
+        "No pool in use has this id: make it with berm_pool_create or berm_pool_route_begin."),
+    ROW(BERM_ERROR_CAPTURE,
+        "A stream is being captured, which forbids this: call again when the capture has ended."),
 };
 
 #undef ROW

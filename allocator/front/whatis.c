@@ -56,7 +56,11 @@ static void address_describe(const berm_segment_t *segment, berm_addr_t addr,
     const berm_pool_t *pool = segment->pool;
     const berm_range_t *range = berm__ranges_at(&segment->ranges, offset);
     whatis->device = pool->device->gpu.ordinal;
-    whatis->stream = pool->stream->handle;
+    if (pool->group != NULL) { // else a spare one, which has no block
+        whatis->stream = pool->stream->handle;
+        whatis->pool = pool->group->id;
+        whatis->is_released = pool->group->use_count == 0;
+    }
     whatis->kind = kind_of(range);
     whatis->block = segment->base + range->start_bytes;
     whatis->offset_bytes = offset - range->start_bytes;

@@ -16,7 +16,7 @@
 #if BERM_CHECK_LEVEL >= 1
 
 static const char *const rank_names[] = {
-    "INSTANCE", "DEVICE", "STREAM", "POOL", "SEGMENT", "FIGURES", "TICKER", "HOST", "LOG",
+    "INSTANCE", "ROUTE", "DEVICE", "STREAM", "POOL", "SEGMENT", "FIGURES", "TICKER", "HOST", "LOG",
 };
 
 enum {

@@ -29,6 +29,7 @@
 // Outermost first.
 typedef enum berm_lock_rank {
     BERM_LOCK_INSTANCE, // start, end and options of the process-wide instance
+    BERM_LOCK_ROUTE,    // the list of routes
     BERM_LOCK_DEVICE,  // a device's slow path: physical memory, events, lists of pools and segments
     BERM_LOCK_STREAM,  // the list of a device's streams
     BERM_LOCK_POOL,    // free ranges and blocks of one pool

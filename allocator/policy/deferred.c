@@ -36,6 +36,7 @@ static void entry_finish(berm_pool_t *pool, berm_deferred_t *entry) {
         berm__small_give(pool, entry->slab, entry->slot);
     else
         berm__large_give(pool, entry->segment, entry->range);
+    berm__pool_touch(pool);
     berm__node_slab_give(&pool->deferred_nodes, entry);
 }
 
@@ -92,14 +93,15 @@ berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed) {
     return status;
 }
 
-void berm__deferred_tick(berm_pool_t *pool) {
-    berm_device_t *device = pool->device;
+static bool tick_is_due(berm_pool_t *pool) {
     if (atomic_load_explicit(&pool->deferred_bytes, memory_order_relaxed) == 0)
-        return;
-    bool is_due = atomic_load_explicit(&pool->has_unsealed, memory_order_relaxed) ||
-                  atomic_fetch_add(&pool->deferred_polls, 1) + 1 >= TICK_PERIOD;
-    if (!is_due || !berm__mutex_trylock(&device->lock))
-        return;
+        return false;
+    return atomic_load_explicit(&pool->has_unsealed, memory_order_relaxed) ||
+           atomic_fetch_add(&pool->deferred_polls, 1) + 1 >= TICK_PERIOD;
+}
+
+static void tick(berm_pool_t *pool) {
+    berm_device_t *device = pool->device;
     bool is_pushed;
     atomic_store(&pool->deferred_polls, 0);
     atomic_store(&pool->has_unsealed, false); // before the seals: what comes later is seen later
@@ -107,30 +109,50 @@ void berm__deferred_tick(berm_pool_t *pool) {
         atomic_store(&pool->has_unsealed, true);
     berm__gpu_leave(&device->gpu, is_pushed);
     (void)entries_sweep(pool, TICK_ENTRIES);
-    berm__mutex_unlock(&device->lock);
 }
 
-static berm_deferred_t *entry_oldest(berm_pool_t *pool) {
+void berm__deferred_tick(berm_pool_t *pool) {
+    if (!tick_is_due(pool) || !berm__mutex_trylock(&pool->device->lock))
+        return;
+    tick(pool);
+    berm__mutex_unlock(&pool->device->lock);
+}
+
+void berm__deferred_tick_locked(berm_pool_t *pool) {
+    if (tick_is_due(pool))
+        tick(pool);
+}
+
+// The entry after one that is there, the oldest for NULL; NULL at the end.
+static berm_deferred_t *entry_next(berm_pool_t *pool, berm_deferred_t *entry) {
     berm__mutex_lock(&pool->lock);
-    berm_deferred_t *oldest =
-        berm__list_is_empty(&pool->deferred) ? NULL : entry_of(pool->deferred.next);
+    berm_list_t *link = entry != NULL ? entry->link.next : pool->deferred.next;
     berm__mutex_unlock(&pool->lock);
-    return oldest;
+    return link != &pool->deferred ? entry_of(link) : NULL;
 }
 
+static berm_status_t entry_wait(const berm_deferred_t *entry) {
+    berm_status_t status = BERM_OK;
+    for (berm_use_t *use = entry->uses; use != NULL && status == BERM_OK; use = use->next)
+        status = berm__stream_wait(use->stream, use->ticket);
+    return status;
+}
+
+// What a capture holds back is passed by.
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited) {
+    berm_deferred_t *entry = NULL;
     *waited = false;
-    berm_deferred_t *oldest = entry_oldest(pool);
-    if (oldest == NULL)
-        return BERM_OK;
-    for (berm_use_t *use = oldest->uses; use != NULL; use = use->next) {
-        berm_status_t status = berm__stream_wait(use->stream, use->ticket);
+    while ((entry = entry_next(pool, entry)) != NULL) {
+        berm_status_t status = entry_wait(entry);
+        if (status == BERM_ERROR_CAPTURE)
+            continue;
         if (status != BERM_OK)
             return status;
+        berm__mutex_lock(&pool->lock);
+        entry_finish(pool, entry);
+        berm__mutex_unlock(&pool->lock);
+        *waited = true;
+        return BERM_OK;
     }
-    berm__mutex_lock(&pool->lock);
-    entry_finish(pool, oldest);
-    berm__mutex_unlock(&pool->lock);
-    *waited = true;
     return BERM_OK;
 }

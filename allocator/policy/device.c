@@ -28,6 +28,8 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__list_init(&device->caches);
     berm__list_init(&device->imports);
     berm__decay_set(&device->decay, BERM_DECAY_NEVER);
+    berm__list_init(&device->spares);
+    device->watch.device = device;
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
     berm__group_init_default(&device->group, device);
     return BERM_OK;
@@ -68,12 +70,16 @@ static void stream_ask(berm_stream_ref_t *stream) {
     berm_cu_stream_t handle = (berm_cu_stream_t)stream->handle;
     bool is_pushed;
     unsigned long long id = 0;
+    uint64_t capture;
     berm_cu_context_t context = NULL;
     if (stream->handle == BERM_STREAM_NONE)
         return;
     stream->is_elsewhere = handle != NULL;
     if (berm__gpu_enter(stream->gpu, &is_pushed) == BERM_OK) {
-        if (drv->stream_get_id != NULL &&
+        // Asking a stream that is being captured for its id would break the capture.
+        bool is_free = berm__capture_read(stream->gpu, stream->handle, &capture) == BERM_OK &&
+                       capture == BERM_CAPTURE_NONE;
+        if (is_free && drv->stream_get_id != NULL &&
             BERM_DRV_CALL(drv, OTHER, stream_get_id, handle, &id) == BERM_CU_SUCCESS)
             stream->id = id;
         if (handle != NULL && drv->stream_get_ctx != NULL &&
@@ -108,6 +114,7 @@ static berm_status_t stream_add(berm_device_t *device, berm_stream_t handle, uin
     if (stream == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     berm__stream_init(stream, &device->gpu, handle, &device->host_waits);
+    stream->watch = &device->watch;
     stream_ask(stream);
     berm__mutex_lock(&device->streams_lock);
     *out = stream_find_locked(device, handle);
@@ -143,6 +150,14 @@ berm_status_t berm__device_stream(berm_device_t *device, berm_stream_t handle,
 berm_status_t berm__device_stream_take(berm_device_t *device, berm_stream_t handle,
                                        berm_stream_ref_t **out) {
     return stream_get(device, handle, 1, out);
+}
+
+berm_status_t berm__device_synchronize(berm_device_t *device) {
+    bool is_any;
+    berm_status_t status = berm__capture_any(&device->gpu, &device->watch, &is_any);
+    if (status == BERM_OK && is_any)
+        status = BERM_ERROR_CAPTURE;
+    return status == BERM_OK ? berm__drv_status(berm__gpu_synchronize(&device->gpu)) : status;
 }
 
 static void streams_destroy(berm_list_t *streams) {
@@ -294,13 +309,17 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
         berm__cache_destroy(BERM_CONTAINER_OF(device->caches.next, berm_cache_t, link));
     *live_blocks = device->blocks.current;
     berm_status_t entered = berm__gpu_enter(&device->gpu, &is_pushed);
-    if (entered != BERM_OK)
+    if (entered != BERM_OK) {
+        berm__gpu_leave(&device->gpu, is_pushed);
         entered = berm__gpu_enter(&device->gpu, &is_pushed);
+    }
     bool is_quiet =
         entered == BERM_ERROR_DEVICE_LOST || (entered == BERM_OK && device_quiesce(device));
     berm__device_imports_close(device, is_quiet);
     while (!berm__list_is_empty(&device->pools))
         pool_close(device, BERM_CONTAINER_OF(device->pools.next, berm_pool_t, link), is_quiet);
+    while (!berm__list_is_empty(&device->spares))
+        pool_close(device, BERM_CONTAINER_OF(device->spares.next, berm_pool_t, link), is_quiet);
     while (!berm__list_is_empty(&device->groups))
         berm__group_destroy(BERM_CONTAINER_OF(device->groups.next, berm_group_t, link));
     for (int attempt = 0; attempt < 2 && device->phys.handle_count > 0; attempt++)

@@ -36,10 +36,14 @@ typedef struct berm_device {
     uint64_t limit_bytes; // UINT64_MAX: none
     // Under the lock.
     berm_phys_t phys;
-    berm_group_t group; // the default one
-    berm_list_t groups; // berm_group_t.link
-    berm_list_t pools;  // berm_pool_t.link
+    berm_group_t group;      // the default one
+    berm_list_t groups;      // berm_group_t.link
+    uint32_t released_count; // of them, those that are released
+    berm_list_t spares; // berm_pool_t.link: without stream and memory, kept for their addresses
+    berm_watch_t watch;
+    berm_list_t pools; // berm_pool_t.link, by number: the order in which all are locked
     uint32_t pool_count;
+    uint64_t pools_made;
     berm_list_t caches; // berm_cache_t.link
     berm_decay_t decay;
     struct berm_pool *pins_wanted; // a request wants its held pins announced; NULL: all pools'
@@ -86,6 +90,10 @@ berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t
 // The stream is about to be destroyed: waits for its work, makes its pool's memory idle, and
 // forgets its handle. Locked, in context.
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream);
+
+// Waits for all work of the device. CAPTURE while a stream of it may be being captured, which that
+// would break. Locked, in context.
+berm_status_t berm__device_synchronize(berm_device_t *device);
 
 // Frees the records of retired streams that no pool and no use names any more. Locked.
 void berm__device_streams_collect(berm_device_t *device);

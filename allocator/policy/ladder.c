@@ -7,7 +7,8 @@
 //   4  freed blocks of the pool that are pinned, once they are announced: the caller does that,
 //      with no lock held, and asks again (pin.h)
 //   5  mapping: headroom, moved pages, growth, waits     miss.c, supply.c
-//   6  waiting for frees of other streams, oldest first, this pool's and then the others'
+//   6  waiting for frees of other streams, oldest first, this pool's and then the others', and for
+//      the last work of pools that were released
 //   7  the same as 4 for all pools of the device
 //   8  failing
 //
@@ -21,12 +22,15 @@ static bool is_shortage(berm_status_t status) {
            status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_ADDRESSES;
 }
 
-// Waits for one deferred free, of this pool if it has any. False when none is left.
+// Waits for one deferred free, of this pool if it has any, or for one released pool's last work.
+// False when none is left.
 static berm_status_t deferred_wait_any(berm_pool_t *pool, bool *waited) {
     berm_status_t status = berm__deferred_wait_oldest(pool, waited);
     BERM_LIST_EACH (berm_pool_t, other, &pool->device->pools, link)
         if (status == BERM_OK && !*waited)
             status = berm__deferred_wait_oldest(other, waited);
+    if (status == BERM_OK && !*waited && pool->device->released_count > 0)
+        status = berm__groups_wait(pool->device, waited);
     return status;
 }
 
@@ -50,6 +54,8 @@ static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64
                                   berm_place_t *place) {
     bool freed, waited = true, is_last = false;
     stale_process(pool);
+    if (pool->device->released_count > 0)
+        (void)berm__groups_reap(pool->device, false);
     (void)berm__deferred_process(pool, &freed); // an error comes up again where it matters
     if (freed) {
         berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);

@@ -19,9 +19,27 @@ static void stream_attach(berm_pool_t *pool, berm_stream_ref_t *stream) {
 
 static void stream_detach(berm_pool_t *pool) {
     berm_stream_ref_t *stream = pool->stream;
+    if (stream == NULL) // a spare
+        return;
+    pool->stream = NULL;
     stream->pool_count--;
     if (stream->pool == pool)
         stream->pool = NULL;
+}
+
+// Of the group's stream, and nothing freed into it yet.
+static void pool_enlist(berm_pool_t *pool, berm_group_t *group, berm_stream_ref_t *stream) {
+    pool->group = group;
+    stream_attach(pool, stream);
+    pool->used_ticket = BERM_TICKET_NONE;
+    pool->capture_id = BERM_CAPTURE_NONE;
+    berm_list_t *before = group->device->pools.prev;
+    while (before != &group->device->pools &&
+           BERM_CONTAINER_OF(before, berm_pool_t, link)->number > pool->number)
+        before = before->prev;
+    berm__list_insert_after(before, &pool->link);
+    berm__list_push_back(&group->pools, &pool->group_link);
+    group->device->pool_count++;
 }
 
 static berm_pool_t *pool_create(berm_group_t *group, berm_stream_ref_t *stream) {
@@ -30,8 +48,8 @@ static berm_pool_t *pool_create(berm_group_t *group, berm_stream_ref_t *stream) 
     if (pool == NULL)
         return NULL;
     pool->device = device;
-    pool->group = group;
-    stream_attach(pool, stream);
+    pool->is_default = berm__group_is_default(group);
+    pool->number = ++device->pools_made;
     berm__mutex_init(&pool->lock, BERM_LOCK_POOL, "pool");
     berm__node_slab_init(&pool->range_nodes, sizeof(berm_range_t));
     berm__node_slab_init(&pool->use_nodes, sizeof(berm_use_t));
@@ -45,9 +63,7 @@ static berm_pool_t *pool_create(berm_group_t *group, berm_stream_ref_t *stream) 
         for (unsigned f = 0; f < BERM_SLAB_FULLNESS; f++)
             berm__list_init(&pool->partial[c][f]);
     }
-    berm__list_push_back(&device->pools, &pool->link);
-    berm__list_push_back(&group->pools, &pool->group_link);
-    device->pool_count++;
+    pool_enlist(pool, group, stream);
     return pool;
 }
 
@@ -71,6 +87,7 @@ static berm_pool_t *pool_adopt(berm_group_t *group, berm_stream_ref_t *stream) {
         bool is_empty = pool->taken_blocks == 0;
         if (is_empty) {
             tickets_reset(pool);
+            pool->used_ticket = BERM_TICKET_NONE;
             stream_detach(pool);
             stream_attach(pool, stream);
         }
@@ -83,8 +100,55 @@ static berm_pool_t *pool_adopt(berm_group_t *group, berm_stream_ref_t *stream) {
     return NULL;
 }
 
+// A spare pool whose addresses the group can use: plain memory has none of its own.
+static berm_pool_t *spare_find(const berm_group_t *group) {
+    BERM_LIST_EACH (berm_pool_t, pool, &group->device->spares, link)
+        if (!group->store->is_plain || berm__list_is_empty(&pool->segments))
+            return pool;
+    return NULL;
+}
+
+// A spare pool, made one of a caller's group; NULL if there is none.
+static berm_pool_t *pool_unpark(berm_group_t *group, berm_stream_ref_t *stream) {
+    berm_pool_t *pool = berm__group_is_default(group) ? NULL : spare_find(group);
+    if (pool == NULL)
+        return NULL;
+    berm__list_remove(&pool->link);
+    berm__mutex_lock(&pool->lock);
+    pool_enlist(pool, group, stream);
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
+        segment->store = group->store;
+    berm__mutex_unlock(&pool->lock);
+    return pool;
+}
+
+bool berm__pool_park(berm_pool_t *pool) {
+    berm_device_t *device = pool->device;
+    berm__mutex_lock(&pool->lock);
+    (void)berm__small_flush(pool);
+    bool is_empty =
+        pool->taken_blocks == 0 && pool->aliased.small_count == 0 && pool->aliased.large_count == 0;
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
+        is_empty = is_empty && segment->mapped_bytes == 0 && segment->poisoned_bytes == 0 &&
+                   segment->stale == NULL;
+    if (is_empty) {
+        berm__list_remove(&pool->link);
+        berm__list_remove(&pool->group_link);
+        device->pool_count--;
+        stream_detach(pool);
+        pool->group = NULL;
+        berm__list_push_back(&device->spares, &pool->link);
+    }
+    berm__mutex_unlock(&pool->lock);
+    if (is_empty)
+        berm__device_streams_collect(device);
+    return is_empty;
+}
+
 berm_status_t berm__pool_make(berm_group_t *group, berm_stream_ref_t *stream, berm_pool_t **out) {
     *out = pool_adopt(group, stream);
+    if (*out == NULL)
+        *out = pool_unpark(group, stream);
     if (*out == NULL)
         *out = pool_create(group, stream);
     return *out != NULL ? BERM_OK : BERM_ERROR_OUT_OF_HOST_MEMORY;
@@ -93,7 +157,7 @@ berm_status_t berm__pool_make(berm_group_t *group, berm_stream_ref_t *stream, be
 void berm__pool_destroy(berm_pool_t *pool) {
     berm__list_remove(&pool->link);
     berm__list_remove(&pool->group_link);
-    pool->device->pool_count--;
+    pool->device->pool_count -= pool->group != NULL;
     stream_detach(pool);
     if (pool->exchange != NULL)
         berm__mem_free(pool->exchange, sizeof *pool->exchange);
@@ -340,12 +404,13 @@ static void block_give(const berm_block_t *block) {
 }
 
 // From live to awaited: nothing finds the block any more, and its uses have their tickets.
-static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream) {
+static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream, bool waits_own) {
     berm_pool_t *pool = block->pool;
     berm_deferred_t *entry = berm__node_slab_take(&pool->deferred_nodes);
     // A free on the own stream waits for the recorded streams only; the pool without a stream has
     // no own order, and waits for the stream that was named.
-    bool waits_for_stream = stream != pool->stream || stream->handle == BERM_STREAM_NONE;
+    bool waits_for_stream =
+        waits_own || stream != pool->stream || stream->handle == BERM_STREAM_NONE;
     if (waits_for_stream && stream != pool->stream)
         (void)berm__pool_use_add(block, stream);
     berm_use_t *uses = uses_detach(block);
@@ -392,11 +457,22 @@ berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed
     return BERM_OK;
 }
 
+// Was it allocated after the request of that number?
+static bool block_is_newer(const berm_block_t *block, uint64_t number) {
+    if (block->slab != NULL) // modulo 2^32
+        return (int32_t)(block->slab->index[block->slot] - (uint32_t)number) > 0;
+    return block->range->as.block.index > number;
+}
+
 berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream,
-                              berm_freed_t *freed) {
+                              bool is_captured, berm_freed_t *freed) {
     berm_pool_t *pool = block->pool;
-    if (stream == pool->stream) {
+    bool is_own = stream == pool->stream;
+    bool waits_own = is_own && is_captured && !block_is_newer(block, pool->capture_index);
+    if (is_own && !waits_own) {
         berm_status_t status = berm__pool_free_own(block, freed);
+        if (status == BERM_OK && !is_captured)
+            berm__pool_touch(pool);
         if (status != BERM_ERROR_STATE)
             return status;
     }
@@ -406,7 +482,7 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
     if (!block_claim(block, freed))
         return BERM_ERROR_DOUBLE_FREE;
     freed->is_awaited = true;
-    block_defer(block, stream);
+    block_defer(block, stream, waits_own);
     return BERM_OK;
 }
 
@@ -428,12 +504,14 @@ static void block_restore(const berm_block_t *block, berm_use_t *uses) {
 }
 
 // Waits for everything that may use a block. Locked.
-static berm_status_t uses_wait(berm_gpu_t *gpu, const berm_use_t *uses, berm_stream_ref_t *stream) {
+static berm_status_t uses_wait(berm_device_t *device, const berm_use_t *uses,
+                               berm_stream_ref_t *stream) {
+    berm_gpu_t *gpu = &device->gpu;
     bool is_pushed;
     berm_status_t status = berm__gpu_enter(gpu, &is_pushed);
     if (status == BERM_OK)
         status = stream != NULL ? berm__stream_wait(stream, berm__stream_ticket(stream))
-                                : berm__drv_status(berm__gpu_synchronize(gpu));
+                                : berm__device_synchronize(device);
     for (; uses != NULL && status == BERM_OK; uses = uses->next)
         status = berm__stream_wait(uses->stream, berm__stream_ticket(uses->stream));
     berm__gpu_leave(gpu, is_pushed);
@@ -454,8 +532,8 @@ berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment
         uses = uses_detach(&block);
         berm_stream_ref_t *own = block_waits_for_own(&block) ? pool->stream : stream;
         berm__mutex_unlock(&pool->lock);
-        if (uses_wait(&pool->device->gpu, uses, stream) != BERM_OK ||
-            (own != stream && uses_wait(&pool->device->gpu, NULL, own) != BERM_OK))
+        if (uses_wait(pool->device, uses, stream) != BERM_OK ||
+            (own != stream && uses_wait(pool->device, NULL, own) != BERM_OK))
             status = BERM_ERROR_OUT_OF_HOST_MEMORY; // better kept than reused under running work
         berm__mutex_lock(&pool->lock);
         if (status != BERM_OK) {
@@ -463,6 +541,7 @@ berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment
             uses = NULL;
         } else {
             block_give(&block);
+            berm__pool_touch(pool);
             berm__counts_free_now(pool->device, freed.requested_bytes, freed.occupied_bytes);
         }
     }

@@ -115,14 +115,20 @@ typedef struct berm_pool {
     berm_list_t link;       // of the device's list; under the device's lock
     berm_list_t group_link; // of the group's list; under the device's lock
     berm_device_t *device;
-    berm_group_t *group;
-    berm_stream_ref_t *stream; // changed under both locks
+    bool is_default;           // of the default group; constant
+    uint64_t number;           // n-th that was made on the device; constant
+    berm_group_t *group;       // changed under both locks; NULL: spare
+    berm_stream_ref_t *stream; // the same
     berm_list_t segments;      // oldest first; changed under both locks
     berm_aliased_t aliased;    // under the device's lock
     // Under the lock.
     berm_list_t partial[BERM_SIZE_CLASS_COUNT][BERM_SLAB_FULLNESS];
     berm_list_t empties[BERM_SIZE_CLASS_COUNT]; // at most one slab each
     uint64_t taken_blocks;
+    uint64_t used_ticket; // last ticket of the stream under which something was freed into it
+    // Of pools of other groups than the default, under both locks: the capture that allocates from
+    // it, as far as is known, and the number that its requests are above.
+    uint64_t capture_id, capture_index;
     berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
     uint64_t range_nodes_promised;  // range nodes that open windows may still need
     uint32_t cache_count;           // of threads (cache.h)
@@ -156,9 +162,9 @@ typedef struct berm_block {
     berm_addr_t addr;
 } berm_block_t;
 
-// Makes the group's pool of a stream, or takes an empty pool of a retired stream, which keeps its
-// addresses: a program that makes and destroys streams for ever needs no more of them. Locked.
-// OUT_OF_HOST_MEMORY.
+// Makes a pool of a stream for the group, or takes an empty pool of a retired stream or a spare
+// one, which have their addresses: a program that makes and destroys streams, or groups, for ever
+// needs no more of them. Locked. OUT_OF_HOST_MEMORY.
 berm_status_t berm__pool_make(berm_group_t *group, berm_stream_ref_t *stream, berm_pool_t **out);
 // What is live in the pool. Walks all of it; it is frozen.
 typedef struct berm_pool_live {
@@ -166,6 +172,9 @@ typedef struct berm_pool_live {
 } berm_pool_live_t;
 berm_pool_live_t berm__pool_live_read(const berm_pool_t *pool);
 
+// Takes a pool of a caller's group that holds nothing off its group and stream; its addresses are
+// kept for another. False if it holds something. Locked.
+bool berm__pool_park(berm_pool_t *pool);
 // Frees an empty pool's records; nothing of it is mapped.
 void berm__pool_destroy(berm_pool_t *pool);
 
@@ -176,6 +185,13 @@ berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
 // whose stream was retired, where all that is free has passed.
 static inline bool berm__pool_has_order(const berm_pool_t *pool) {
     return pool->stream->handle != BERM_STREAM_NONE && !pool->stream->is_retired;
+}
+
+// Something was freed into the pool that work on its stream may still use: what a capture wants to
+// know. The pool's lock is held.
+static inline void berm__pool_touch(berm_pool_t *pool) {
+    if (!pool->is_default && berm__pool_has_order(pool))
+        pool->used_ticket = berm__stream_ticket(pool->stream);
 }
 
 // Serves a request. The pool's lock is held, and given up for a while where the driver is called.
@@ -198,9 +214,10 @@ typedef struct berm_freed {
 berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed);
 // Frees a live block that `stream` used last, be it its own. DOUBLE_FREE if another thread was
 // first; OUT_OF_HOST_MEMORY, and nothing changed, if there is no memory to remember who uses it.
-// The pool's lock is held.
+// `is_captured`: the capture that capture_id names goes on, so that a block that is older than it
+// waits for its end. The pool's lock is held.
 berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream,
-                              berm_freed_t *freed);
+                              bool is_captured, berm_freed_t *freed);
 // The same where there is no host memory: waits for the block's uses and for `stream`; NULL: for
 // all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing changed, if that
 // fails too. No lock is held; takes the device's.
@@ -311,6 +328,8 @@ berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed);
 // A little of that, now and then, while frees wait: before an allocation. No lock is held; passes
 // by when the device's is taken.
 void berm__deferred_tick(berm_pool_t *pool);
+// The same where the device's lock is held.
+void berm__deferred_tick_locked(berm_pool_t *pool);
 // Waits for the oldest entry; false if there is none.
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited);
 

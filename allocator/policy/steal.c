@@ -232,7 +232,7 @@ berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
         return BERM_OK;
     berm_status_t status = berm__stream_wait(pool->stream, cheapest);
     *waited = status == BERM_OK;
-    return status;
+    return status == BERM_ERROR_CAPTURE ? BERM_OK : status;
 }
 
 // Free, or so once its streams are done. Memory that other processes may have is theirs.
@@ -285,9 +285,10 @@ static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t
 
 uint64_t berm__steal_obtainable(berm_pool_t *pool) {
     uint64_t granules = 0;
+    bool will_move = pool->group->use_count == 0 || berm__group_may_move(pool->group);
     if (berm__pool_is_plain(pool))
         return berm__plain_free_bytes(pool, true) >> pool->device->gpu.lg_granule;
-    if (!berm__group_may_move(pool->group))
+    if (!will_move)
         return 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)

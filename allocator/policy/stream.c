@@ -54,16 +54,33 @@ void berm__stream_destroy(berm_stream_ref_t *stream) {
         sealed_pass_oldest(stream);
 }
 
+// Whether a capture forbids to record or ask about the stream.
+static berm_status_t stream_is_captured(const berm_stream_ref_t *stream, bool *is_captured) {
+    uint64_t id = BERM_CAPTURE_NONE;
+    if (stream->handle == BERM_STREAM_NONE || stream->is_retired)
+        return berm__capture_any(stream->gpu, stream->watch, is_captured);
+    berm_status_t status = berm__capture_read(stream->gpu, stream->handle, &id);
+    *is_captured = id != BERM_CAPTURE_NONE;
+    return status;
+}
+
 // Where no event can be had for a ticket that was just closed: waits for everything, which needs
 // none: for the device, or for a stream that is not surely one of the device's context. All work of
-// one that was retired is done. Should even that fail the ticket counts as used again, and the next
-// seal covers it.
+// one that was retired is done. Should even that fail, or a capture forbid it, which is BERM_OK,
+// the ticket counts as used again, and the next seal covers it.
 static berm_status_t work_wait(berm_stream_ref_t *stream, uint64_t ticket) {
     berm_drv_t *drv = stream->gpu->drv;
-    berm_cu_result_t result =
-        stream->is_elsewhere && !stream->is_retired
-            ? BERM_DRV_CALL(drv, SYNCHRONIZE, stream_synchronize, (berm_cu_stream_t)stream->handle)
-            : berm__gpu_synchronize(stream->gpu);
+    bool is_one = stream->is_elsewhere && !stream->is_retired, is_any = false;
+    berm_status_t status = BERM_OK;
+    if (!is_one)
+        status = berm__capture_any(stream->gpu, stream->watch, &is_any);
+    if (status != BERM_OK || is_any) {
+        atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
+        return status;
+    }
+    berm_cu_result_t result = is_one ? BERM_DRV_CALL(drv, SYNCHRONIZE, stream_synchronize,
+                                                     (berm_cu_stream_t)stream->handle)
+                                     : berm__gpu_synchronize(stream->gpu);
     ++*stream->host_waits;
     if (result != BERM_CU_SUCCESS) {
         atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
@@ -83,6 +100,12 @@ static berm_cu_result_t event_record(berm_stream_ref_t *stream, berm_cu_event_t 
 }
 
 berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
+    bool is_captured;
+    if (!atomic_load(&stream->is_open_used))
+        return BERM_OK;
+    berm_status_t status = stream_is_captured(stream, &is_captured);
+    if (status != BERM_OK || is_captured)
+        return status;
     if (!atomic_exchange(&stream->is_open_used, false))
         return BERM_OK;
     uint64_t ticket = atomic_fetch_add(&stream->open_ticket, 1);
@@ -97,7 +120,7 @@ berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
         return BERM_OK;
     }
     berm_cu_event_t event = NULL;
-    berm_status_t status = event_take(stream, &event);
+    status = event_take(stream, &event);
     if (status == BERM_OK && event_record(stream, event) != BERM_CU_SUCCESS) {
         event_give(stream, event);
         status = BERM_ERROR_DRIVER;
@@ -111,6 +134,12 @@ berm_status_t berm__stream_seal(berm_stream_ref_t *stream) {
 }
 
 berm_status_t berm__stream_poll(berm_stream_ref_t *stream) {
+    bool is_captured;
+    if (stream->sealed_count == 0)
+        return BERM_OK;
+    berm_status_t status = stream_is_captured(stream, &is_captured);
+    if (status != BERM_OK || is_captured)
+        return status;
     while (stream->sealed_count > 0) {
         berm_cu_result_t result =
             BERM_DRV_CALL(stream->gpu->drv, EVENT_QUERY, event_query, sealed_at(stream, 0)->event);
@@ -134,14 +163,21 @@ static unsigned covering_find(berm_stream_ref_t *stream, uint64_t ticket) {
 berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket) {
     if (berm__stream_has_passed(stream, ticket))
         return BERM_OK;
+    bool is_captured = false;
+    berm_status_t status = BERM_OK;
     unsigned covering = covering_find(stream, ticket);
     if (covering == stream->sealed_count) {
         atomic_store_explicit(&stream->is_open_used, true, memory_order_relaxed);
-        berm_status_t status = berm__stream_seal(stream);
-        if (status != BERM_OK || berm__stream_has_passed(stream, ticket))
-            return status;
+        status = berm__stream_seal(stream);
         covering = covering_find(stream, ticket);
+        is_captured = covering == stream->sealed_count;
+    } else {
+        status = stream_is_captured(stream, &is_captured);
     }
+    if (status != BERM_OK || berm__stream_has_passed(stream, ticket))
+        return status;
+    if (is_captured)
+        return BERM_ERROR_CAPTURE;
     BERM_INSIST(covering < stream->sealed_count, "a ticket is open, sealed or passed");
     berm_cu_result_t result = BERM_DRV_CALL(stream->gpu->drv, SYNCHRONIZE, event_synchronize,
                                             sealed_at(stream, covering)->event);

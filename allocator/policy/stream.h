@@ -13,6 +13,9 @@
 //
 // Invariant I20: passed_ticket < first sealed ticket < ... < last sealed < open_ticket.
 //
+// While the stream is captured into a graph no event is recorded on it and none of its own asked;
+// while any stream is, the context is let be (capture.h). Tickets then stay as they are.
+//
 // Locks: the device's for seal, poll and wait, in its context. A ticket is taken without a lock:
 // sealing opens the next ticket first and records the event then, so that the event comes after all
 // work of whoever took the ticket that it seals.
@@ -22,6 +25,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "policy/capture.h"
 #include "vmm/segment.h"
 
 enum {
@@ -53,8 +57,9 @@ typedef struct berm_stream {
     uint32_t pool_count;              // pools of this stream, in all groups
     atomic_uint_fast64_t await_count; // freed blocks that wait for it
     atomic_uint_fast64_t
-        use_count;        // who needs the record: berm_use_t that name it, frees under way
-    uint64_t *host_waits; // the device's count
+        use_count;             // who needs the record: berm_use_t that name it, frees under way
+    uint64_t *host_waits;      // the device's count
+    const berm_watch_t *watch; // the device's; NULL: nothing is captured
 } berm_stream_ref_t;
 
 // NULL and CU_STREAM_LEGACY are one stream. The per-thread default is another stream in each
@@ -83,13 +88,16 @@ static inline bool berm__stream_has_passed(const berm_stream_ref_t *stream, uint
     return ticket <= stream->passed_ticket;
 }
 
-// Records an event for the open ticket, if anything holds it. Calls the driver.
+// Records an event for the open ticket, if anything holds it. During a capture that forbids it the
+// ticket stays open, and that is BERM_OK. Calls the driver.
 berm_status_t berm__stream_seal(berm_stream_ref_t *stream);
 
-// Asks the driver which sealed tickets have passed; stops at the first that has not.
+// Asks the driver which sealed tickets have passed; stops at the first that has not, and asks
+// nothing while the stream is captured.
 berm_status_t berm__stream_poll(berm_stream_ref_t *stream);
 
-// Seals if need be and waits until `ticket` has passed. Counted as a host wait.
+// Seals if need be and waits until `ticket` has passed. Counted as a host wait. CAPTURE when a
+// capture forbids it.
 berm_status_t berm__stream_wait(berm_stream_ref_t *stream, uint64_t ticket);
 // The same for everything that was ever taken from the stream.
 berm_status_t berm__stream_wait_all(berm_stream_ref_t *stream);

@@ -127,7 +127,12 @@ static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
 static berm_status_t supply_alias(supply_t *supply, bool *has_progress) {
     berm_phys_t *phys = &supply->pool->device->phys;
     uint64_t taken = 0;
+    uint64_t capture;
     if (supply->demand->whole > 0 || !berm__alias_is_allowed(supply->pool))
+        return BERM_OK;
+    // A graph has no place in the order of the stream that it is captured on.
+    if (berm__capture_read(phys->gpu, supply->pool->stream->handle, &capture) != BERM_OK ||
+        capture != BERM_CAPTURE_NONE)
         return BERM_OK;
     // A large handle is of use only where a hole has room for it.
     uint64_t large =

@@ -18,6 +18,8 @@ static berm_status_t pool_quiesce(berm_pool_t *pool) {
     (void)berm__small_flush_locking(pool);
     if (status == BERM_OK)
         status = berm__stream_wait_all(pool->stream);
+    if (status == BERM_ERROR_CAPTURE)
+        return BERM_OK; // what a capture holds back stays
     return status == BERM_OK ? berm__alias_retire(pool) : status;
 }
 
@@ -30,6 +32,8 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     (void)berm__caches_drain(device);
     if (berm__device_unallocated_bytes(device) <= keep_bytes)
         return BERM_OK;
+    if (device->released_count > 0)
+        status = berm__groups_reap(device, true);
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
         if (status == BERM_OK && berm__group_may_move(pool->group))
             status = pool_quiesce(pool);

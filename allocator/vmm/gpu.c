@@ -6,7 +6,41 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/insist.h"
 #include "host/log.h"
+
+// --- the capture mode of the calling thread ----------------------------------------------------
+
+// In the relaxed mode calls that allocate or unmap break no capture, whoever's.
+static _Thread_local struct {
+    unsigned depth;   // of those who want it
+    bool was_changed; // `mode` is what it was before
+    int mode;
+} relaxed;
+
+// Each has a restore, also one that fails.
+static berm_cu_result_t mode_relax(berm_drv_t *drv) {
+    if (relaxed.depth++ > 0 && relaxed.was_changed)
+        return BERM_CU_SUCCESS;
+    relaxed.mode = BERM_CU_CAPTURE_RELAXED;
+    berm_cu_result_t result =
+        BERM_DRV_CALL(drv, OTHER, thread_exchange_capture_mode, &relaxed.mode);
+    relaxed.was_changed = result == BERM_CU_SUCCESS;
+    return result;
+}
+
+static void mode_restore(berm_drv_t *drv) {
+    BERM_INSIST(relaxed.depth > 0, "each restore has a relax");
+    if (--relaxed.depth > 0 || !relaxed.was_changed)
+        return;
+    relaxed.was_changed = false;
+    int mode = relaxed.mode;
+    // Once more, if the driver refuses: the mode is the caller's.
+    if (BERM_DRV_CALL(drv, OTHER, thread_exchange_capture_mode, &mode) != BERM_CU_SUCCESS)
+        (void)BERM_DRV_CALL(drv, OTHER, thread_exchange_capture_mode, &mode);
+}
+
+// --- opening -----------------------------------------------------------------------------------
 
 static berm_status_t attribute_read(berm_gpu_t *gpu, int attribute, int *value) {
     *value = 0;
@@ -14,9 +48,12 @@ static berm_status_t attribute_read(berm_gpu_t *gpu, int attribute, int *value) 
         BERM_DRV_CALL(gpu->drv, OTHER, device_get_attribute, value, attribute, gpu->device));
 }
 
-bool berm__gpu_has(berm_gpu_t *gpu, int attribute) {
+berm_status_t berm__gpu_has(berm_gpu_t *gpu, int attribute, bool *has) {
     int value = 0;
-    return attribute_read(gpu, attribute, &value) == BERM_OK && value != 0;
+    berm_cu_result_t result =
+        BERM_DRV_CALL(gpu->drv, OTHER, device_get_attribute, &value, attribute, gpu->device);
+    *has = result == BERM_CU_SUCCESS && value != 0;
+    return result == BERM_CU_INVALID_VALUE ? BERM_OK : berm__drv_status(result);
 }
 
 // Whether memory is mapped or plain.
@@ -70,13 +107,8 @@ static berm_status_t gpu_probe(berm_gpu_t *gpu, berm_backing_t backing) {
     return BERM_OK;
 }
 
-berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal,
-                             berm_backing_t backing) {
-    memset(gpu, 0, sizeof *gpu);
-    gpu->drv = drv;
-    gpu->ordinal = ordinal;
-    if (ordinal < 0 || ordinal >= drv->device_count)
-        return BERM_ERROR_DEVICE;
+static berm_status_t context_retain(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal,
+                                    berm_backing_t backing) {
     berm_status_t status =
         berm__drv_status(BERM_DRV_CALL(drv, OTHER, device_get, &gpu->device, ordinal));
     if (status != BERM_OK)
@@ -88,6 +120,20 @@ berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal,
         BERM_DRV_CALL(drv, OTHER, primary_ctx_retain, &gpu->context, gpu->device));
 }
 
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal,
+                             berm_backing_t backing) {
+    memset(gpu, 0, sizeof *gpu);
+    gpu->drv = drv;
+    gpu->ordinal = ordinal;
+    if (ordinal < 0 || ordinal >= drv->device_count)
+        return BERM_ERROR_DEVICE;
+    berm_status_t status = berm__drv_status(mode_relax(drv));
+    if (status == BERM_OK)
+        status = context_retain(gpu, drv, ordinal, backing);
+    mode_restore(drv);
+    return status;
+}
+
 // What is not given back now never is: once more, if the driver refuses.
 void berm__gpu_event_destroy(berm_gpu_t *gpu, berm_cu_event_t event) {
     if (BERM_DRV_CALL(gpu->drv, OTHER, event_destroy, event) != BERM_CU_SUCCESS)
@@ -95,11 +141,15 @@ void berm__gpu_event_destroy(berm_gpu_t *gpu, berm_cu_event_t event) {
 }
 
 void berm__gpu_close(berm_gpu_t *gpu) {
+    (void)mode_relax(gpu->drv);
     while (gpu->event_count > 0)
         berm__gpu_event_destroy(gpu, gpu->events[--gpu->event_count]);
     if (BERM_DRV_CALL(gpu->drv, OTHER, primary_ctx_release, gpu->device) != BERM_CU_SUCCESS)
         (void)BERM_DRV_CALL(gpu->drv, OTHER, primary_ctx_release, gpu->device);
+    mode_restore(gpu->drv);
 }
+
+// --- inside ------------------------------------------------------------------------------------
 
 berm_cu_result_t berm__gpu_push(berm_gpu_t *gpu, berm_cu_context_t context) {
     return BERM_DRV_CALL(gpu->drv, OTHER, ctx_push_current, context);
@@ -114,10 +164,13 @@ void berm__gpu_pop(berm_gpu_t *gpu) {
 
 berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed) {
     *is_pushed = false;
+    berm_cu_context_t current = NULL;
+    berm_cu_result_t result =
+        mode_relax(gpu->drv); // without it, what follows could break a capture
     if (atomic_load(&gpu->drv->is_gone))
         return BERM_ERROR_DEVICE_LOST;
-    berm_cu_context_t current = NULL;
-    berm_cu_result_t result = BERM_DRV_CALL(gpu->drv, OTHER, ctx_get_current, &current);
+    if (result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(gpu->drv, OTHER, ctx_get_current, &current);
     if (result == BERM_CU_SUCCESS && current != gpu->context) {
         result = berm__gpu_push(gpu, gpu->context);
         *is_pushed = result == BERM_CU_SUCCESS;
@@ -128,6 +181,7 @@ berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed) {
 void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed) {
     if (is_pushed)
         berm__gpu_pop(gpu);
+    mode_restore(gpu->drv);
 }
 
 berm_cu_result_t berm__gpu_edit_begin(berm_gpu_t *gpu) {

@@ -48,16 +48,17 @@ berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal, berm
 void berm__gpu_close(berm_gpu_t *gpu);
 
 // Makes the device's context current in this thread and says in *is_pushed whether leave must undo
-// it. Calls the driver.
+// it; and sets the thread's capture mode to relaxed, in which calls that allocate break no capture,
+// whoever's. Each enter, also one that fails, has a leave. May be nested. Calls the driver.
 berm_status_t berm__gpu_enter(berm_gpu_t *gpu, bool *is_pushed);
 void berm__gpu_leave(berm_gpu_t *gpu, bool is_pushed);
 // Another context, and back.
 berm_cu_result_t berm__gpu_push(berm_gpu_t *gpu, berm_cu_context_t context);
 void berm__gpu_pop(berm_gpu_t *gpu);
 
-// Whether the device says yes to a CUdevice_attribute; old drivers do not know every one, which is
-// a no. Calls the driver.
-bool berm__gpu_has(berm_gpu_t *gpu, int attribute);
+// Whether the device says yes to a CUdevice_attribute; one that the driver does not know is a no.
+// DRIVER, DEVICE_LOST. Calls the driver.
+berm_status_t berm__gpu_has(berm_gpu_t *gpu, int attribute, bool *has);
 
 // Before mappings change: waits for all work, where the device faults otherwise (Volta, by option).
 berm_cu_result_t berm__gpu_edit_begin(berm_gpu_t *gpu);

@@ -34,7 +34,7 @@ static bool status_is_plausible(berm_status_t status) {
     case BERM_ERROR_DRIVER:
     case BERM_ERROR_NO_DRIVER:
     case BERM_ERROR_NO_VMM:
-    case BERM_ERROR_UNSUPPORTED:
+    case BERM_ERROR_UNSUPPORTED: // also an attribute that the driver does not know
     case BERM_ERROR_IMPORT_FD:
     case BERM_ERROR_IMPORT_SIZE:
         return true;

@@ -7,7 +7,8 @@
 //
 // What is checked: no two live blocks overlap; alignment; requested bytes and blocks are exact; a
 // block that is freed twice, or named by an address inside it, is refused; a request fails only
-// where what cannot be reclaimed and what was asked for do not fit together.
+// where what cannot be reclaimed and what was asked for do not fit together. Requests go to the
+// default pool and to pools of each kind, which are released and made anew.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 enum {
     BLOCKS_MAX = 96,
     STREAMS = 4, // the last is the legacy default stream
+    POOLS = 5,   // beside the default one
     OPERATIONS = 2500
 };
 
@@ -40,7 +42,22 @@ typedef struct model {
     uint64_t limit_bytes, memory_bytes;
     uint64_t failures;
     bool has_pins;
+    uint64_t pool_allocs, releases;
 } model_t;
+
+// What the caller's pools are like, by the lower half of their ids.
+static const uint32_t pool_traits[POOLS] = {0, BERM_POOL_PRIVATE, BERM_POOL_EXPORTABLE,
+                                            BERM_POOL_PINNED | BERM_POOL_RDMA, BERM_POOL_PLAIN};
+
+static void pool_make(unsigned pool) {
+    berm_pool_options_t options = {.size = sizeof options, .traits = pool_traits[pool]};
+    berm_status_t status = berm_pool_create(0, (berm_pool_id_t){1, pool}, &options);
+    if (status == BERM_ERROR_UNSUPPORTED) { // no handles, so none can be exported
+        options.traits = BERM_POOL_PLAIN | BERM_POOL_PRIVATE;
+        status = berm_pool_create(0, (berm_pool_id_t){1, pool}, &options);
+    }
+    cr_assert(status == BERM_OK);
+}
 
 // Pins of live and freed blocks: until one is told or ended, nothing else has its addresses, and
 // its memory is what it was.
@@ -179,7 +196,12 @@ static void step_alloc(model_t *model, model_block_t *block) {
     int owner = (int)below(model, STREAMS + 1) - 1;
     void *stream = owner < 0 ? BERM_STREAM_NONE : model->streams[owner];
     berm_addr_t addr = 7;
-    berm_status_t status = berm_alloc_aligned(size_bytes, alignment_bytes, 0, stream, &addr);
+    berm_pool_id_t pool = {0, 0};
+    if (below(model, 4) == 0)
+        pool = (berm_pool_id_t){1, below(model, POOLS)};
+    berm_status_t status =
+        pool.high == 0 ? berm_alloc_aligned(size_bytes, alignment_bytes, 0, stream, &addr)
+                       : berm_alloc_from(pool, size_bytes, alignment_bytes, 0, stream, &addr);
     if (status != BERM_OK) {
         cr_assert(addr == 0);
         failure_check(model, status, size_bytes, alignment_bytes);
@@ -188,6 +210,7 @@ static void step_alloc(model_t *model, model_block_t *block) {
     *block = (model_block_t){.addr = addr, .size_bytes = size_bytes, .owner = owner, .last = -1};
     model->live_count++;
     model->requested_bytes += size_bytes;
+    model->pool_allocs += pool.high;
     cr_assert(berm__is_aligned(addr, alignment_bytes));
     overlap_check(model, block);
     block_use(model, block, owner < 0 ? (int)below(model, STREAMS) : owner);
@@ -274,6 +297,14 @@ static void step_limit(model_t *model) {
     cr_assert(berm_limit_set(0, model->limit_bytes) == BERM_OK);
 }
 
+// A pool is released, with blocks of it live, and another takes its id.
+static void step_pool(model_t *model) {
+    unsigned pool = (unsigned)below(model, POOLS);
+    cr_assert(berm_pool_release(0, (berm_pool_id_t){1, pool}) == BERM_OK);
+    pool_make(pool);
+    model->releases++;
+}
+
 static void step_trim(model_t *model) {
     uint64_t released_bytes = 1;
     uint64_t keep_bytes = below(model, 3) == 0 ? 0 : below(model, BERM_MIB(64));
@@ -333,6 +364,8 @@ static void model_step(model_t *model) {
         step_decay(model);
     else if (kind < 16 && model->has_pins)
         step_pin(model, block);
+    else if (kind < 18)
+        step_pool(model);
     else if (block->addr == 0)
         step_alloc(model, block);
     else if (kind < 70)
@@ -352,6 +385,8 @@ static void run_with(uint64_t seed, const heap_fixture_options_t *options, bool 
     heap_fixture_begin(options);
     for (int i = 0; i < STREAMS - 1; i++)
         model.streams[i] = heap_stream_create();
+    for (unsigned i = 0; i < POOLS; i++)
+        pool_make(i);
     for (int i = 0; i < OPERATIONS; i++) {
         model_step(&model);
         BERM_TEST_CHECK();
@@ -359,6 +394,7 @@ static void run_with(uint64_t seed, const heap_fixture_options_t *options, bool 
         pins_check(&model);
     }
     // The mix must be hard enough to climb the ladder to its end, and not so hard that it is all.
+    cr_assert(model.pool_allocs > 100 && model.releases > 10);
     cr_assert(model.failures > 0 && model.failures < OPERATIONS / 4, "%llu requests failed",
               (unsigned long long)model.failures);
     heap_context_synchronize();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads at once on one heap: allocate, free, free on another thread, record a stream, trim,
-// statistics, snapshot, questions, limit, birth and death of threads, and a fork in the middle.
+// statistics, snapshot, questions, limit, pools made, routed to and released, birth and death of
+// threads, and a fork in the middle.
 // Meaningful under TSan; without it, the audit and both ledgers still have to agree at the end.
 #include <pthread.h>
 #include <stdatomic.h>
@@ -94,6 +95,37 @@ static void *watcher(void *argument) {
     return NULL;
 }
 
+static bool filter(berm_stream_t stream, void *context) {
+    return stream == context;
+}
+
+// Pools come and go, and take the workers' requests for a while; their blocks outlive them.
+static void *router(void *argument) {
+    (void)argument;
+    berm_pool_options_t options = {.size = sizeof options};
+    berm_pool_stats_t stats = {.size = sizeof stats};
+    for (uint64_t i = 0; !atomic_load(&is_done); i++) {
+        const berm_pool_id_t id = {1, i % 3}, exportable = {2, i % 4};
+        berm_addr_t addr;
+        options.traits = i % 4 == 0 ? BERM_POOL_PLAIN : BERM_POOL_EXPORTABLE;
+        berm_status_t status = berm_pool_create(0, exportable, &options);
+        options.traits = BERM_POOL_PLAIN; // where there are no handles that could be exported
+        HEAP_INSIST(status == BERM_OK || (status == BERM_ERROR_UNSUPPORTED &&
+                                          berm_pool_create(0, exportable, &options) == BERM_OK));
+        HEAP_INSIST(berm_pool_route_begin(0, id, filter, streams[i % STREAMS]) == BERM_OK);
+        status = berm_alloc_from(exportable, 5000, 512, 0, streams[0], &addr);
+        HEAP_INSIST(status == BERM_OK || addr == 0);
+        if (status == BERM_OK)
+            addr = atomic_exchange(&mailboxes[i % MAILBOXES], addr);
+        HEAP_INSIST(berm_free(addr, 0, streams[0]) == BERM_OK);
+        HEAP_INSIST(berm_pool_stats_read(0, id, &stats) == BERM_OK);
+        HEAP_INSIST(berm_pool_route_end(0, id) == BERM_OK);
+        HEAP_INSIST(berm_pool_release(0, id) == BERM_OK);
+        HEAP_INSIST(berm_pool_release(0, exportable) == BERM_OK);
+    }
+    return NULL;
+}
+
 // A child must neither hang nor touch the driver, whatever locks others held at the fork.
 static void fork_in_the_middle(void) {
     pid_t child = fork();
@@ -115,8 +147,9 @@ static void round_all(const char *conf) {
         atomic_store(&mailboxes[i], 0);
     for (int i = 0; i < STREAMS; i++)
         streams[i] = heap_stream_create();
-    pthread_t watching, workers[WORKERS];
+    pthread_t watching, routing, workers[WORKERS];
     HEAP_INSIST(pthread_create(&watching, NULL, watcher, NULL) == 0);
+    HEAP_INSIST(pthread_create(&routing, NULL, router, NULL) == 0);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < WORKERS; i++)
             HEAP_INSIST(pthread_create(&workers[i], NULL, worker,
@@ -127,6 +160,7 @@ static void round_all(const char *conf) {
     }
     atomic_store(&is_done, true);
     HEAP_INSIST(pthread_join(watching, NULL) == 0);
+    HEAP_INSIST(pthread_join(routing, NULL) == 0);
     for (int i = 0; i < MAILBOXES; i++)
         if (atomic_load(&mailboxes[i]) != 0)
             HEAP_INSIST(berm_free(atomic_load(&mailboxes[i]), 0, streams[0]) == BERM_OK);

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "berm_introspect.h"
 #include "berm_share.h"
+#include "tests/support/capture.h"
 #include "tests/support/exportable.h"
 #include "tests/support/peer_device.h"
 #include "tests/support/raw_share.h"
@@ -266,6 +267,72 @@ static void scenario_pins(void) {
         (void)TRY(berm_unpin(blocks[3].addr, pin_told, &told));
 }
 
+static fault_block_t block_alloc_from(berm_pool_id_t id, uint64_t size_bytes, void *stream) {
+    fault_block_t block = {.size_bytes = size_bytes, .owner = stream};
+    if (TRY(berm_alloc_from(id, size_bytes, 512, 0, stream, &block.addr)))
+        heap_use(stream, block.addr, size_bytes, 50000);
+    return block;
+}
+
+static bool pool_make(berm_pool_id_t id, uint32_t traits) {
+    berm_pool_options_t options = {.size = sizeof options, .traits = traits};
+    return TRY(berm_pool_create(0, id, &options));
+}
+
+// Pools of each kind, filled, emptied in part, and released before their last block.
+static void scenario_pools(void) {
+    static const uint32_t traits[] = {0, BERM_POOL_PRIVATE, BERM_POOL_EXPORTABLE,
+                                      BERM_POOL_PINNED | BERM_POOL_RDMA, BERM_POOL_PLAIN};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(traits); i++) {
+        berm_pool_id_t id = {0, i + 1};
+        if (!pool_make(id, traits[i]))
+            continue;
+        fault_block_t a = block_alloc_from(id, BERM_MIB(9), run.streams[0]);
+        fault_block_t b = block_alloc_from(id, 3000, run.streams[1]);
+        block_free(&a, run.streams[0]);
+        a = block_alloc_from(id, BERM_MIB(12), run.streams[0]);
+        (void)block_alloc(BERM_MIB(20), run.streams[2]);
+        block_free(&a, run.streams[1]);
+        bool is_released = TRY(berm_pool_release(0, id));
+        fault_block_t large = block_alloc(BERM_MIB(10), run.streams[2]);
+        block_free(&large, run.streams[2]);
+        block_free(&b, run.streams[1]);
+        uint64_t released_bytes;
+        if (is_released && i == 1)
+            (void)TRY(berm_trim(0, 0, &released_bytes));
+    }
+}
+
+// Whatever fails, the capture is whole: the fixture aborts where its end fails.
+static void scenario_capture(void) {
+    const berm_pool_id_t id = {1, 0};
+    fault_block_t before = block_alloc(BERM_MIB(6), run.streams[0]);
+    bool has_route = TRY(berm_pool_route_begin(0, id, heap_filter_stream, run.streams[0]));
+    heap_capture_begin(run.streams[0], HEAP_CAPTURE_GLOBAL);
+    fault_block_t a = block_alloc(BERM_MIB(8), run.streams[0]);
+    fault_block_t b = block_alloc(5000, run.streams[0]);
+    fault_block_t aside = block_alloc(BERM_MIB(20), run.streams[1]);
+    block_free(&a, run.streams[0]);
+    block_free(&aside, BERM_STREAM_NONE);
+    block_free(&before, run.streams[1]);
+    a = block_alloc(BERM_MIB(8), run.streams[0]);
+    fault_block_t second = block_alloc(BERM_MIB(30), run.streams[2]);
+    block_free(&second, run.streams[2]);
+    HEAP_INSIST(heap_capture_is_whole(run.streams[0]));
+    void *graph = heap_capture_end(run.streams[0]);
+    if (has_route) {
+        (void)TRY(berm_pool_route_end(0, id));
+        heap_graph_launch(graph, run.streams[2]);
+    }
+    heap_graph_destroy(graph);
+    block_free(&a, run.streams[2]);
+    if (has_route)
+        (void)TRY(berm_pool_release(0, id));
+    fault_block_t large = block_alloc(BERM_MIB(44), run.streams[1]);
+    block_free(&large, run.streams[1]);
+    block_free(&b, run.streams[2]);
+}
+
 // A request that fails here may fail for good: the device is small.
 static void replay_alloc(fault_block_t *block, uint64_t size_bytes, void *stream) {
     *block = (fault_block_t){.size_bytes = size_bytes, .owner = stream};
@@ -316,6 +383,10 @@ const fault_scenario_t fault_scenarios[] = {
     {"plain, giving back", {.memory_bytes = BERM_MIB(192), .berm = "backing:plain"}, scenario_giving_back},
     {"plain, decay", {.memory_bytes = BERM_MIB(128), .berm = "backing:plain,decay_ms:0"}, scenario_decay},
     {"plain, pins", {.memory_bytes = BERM_MIB(64), .berm = "backing:plain"}, scenario_pins},
+    {"pools", {.memory_bytes = BERM_MIB(192)}, scenario_pools},
+    {"pools, old driver", {.memory_bytes = BERM_MIB(192), .lacks_ctx_event = 1}, scenario_pools},
+    {"capture", {.memory_bytes = BERM_MIB(160)}, scenario_capture},
+    {"capture, old driver", {.memory_bytes = BERM_MIB(160), .lacks_ctx_event = 1}, scenario_capture},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
 };
 // clang-format on

@@ -55,8 +55,12 @@ uint64_t heap_pinned_bytes(void) {
     uint64_t bytes = 0;
     for (berm_list_t *at = device->pools.next; at != &device->pools; at = at->next) {
         berm_pool_t *pool = BERM_CONTAINER_OF(at, berm_pool_t, link);
-        for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next)
-            bytes += segment_pinned_bytes(BERM_CONTAINER_OF(link, berm_segment_t, link));
+        // All that a private or pinned pool has, until it is released.
+        bool stays = pool->group->use_count > 0 && !berm__group_may_move(pool->group);
+        for (berm_list_t *link = pool->segments.next; link != &pool->segments; link = link->next) {
+            berm_segment_t *segment = BERM_CONTAINER_OF(link, berm_segment_t, link);
+            bytes += stays ? segment->mapped_bytes : segment_pinned_bytes(segment);
+        }
     }
     return bytes;
 }

@@ -16,7 +16,8 @@ berm_segment_t *heap_segment(const berm_pool_t *pool);
 // The range that begins at an address of the pool's first segment; aborts if none does.
 berm_range_t *heap_range(const berm_pool_t *pool, berm_addr_t addr);
 
-// Physical bytes that no reclaiming can free now: handles of device 0 with a live byte.
+// Physical bytes that no reclaiming can free now: handles of device 0 with a live byte, and those
+// of pools whose pages stay.
 uint64_t heap_pinned_bytes(void);
 
 // BERM_TEST_END, and that berm then holds no host memory either.

@@ -433,6 +433,61 @@ MUTATION(I28_plain_segments_are_one_allocation) {
     BREAKS(28, heap.segment->is_plain, true);
 }
 
+// A pool of a private group, beside the default one's.
+static berm_pool_t *private_pool_build(berm_pool_id_t id) {
+    berm_addr_t addr;
+    const berm_pool_options_t options = {.size = sizeof options, .traits = BERM_POOL_PRIVATE};
+    cr_assert(berm_pool_create(0, id, &options) == BERM_OK);
+    cr_assert(berm_alloc_from(id, BERM_MIB(6), 512, 0, heap.a, &addr) == BERM_OK);
+    berm_group_t *group = berm__group_find(heap.device, id);
+    audit_expect(0);
+    return BERM_CONTAINER_OF(group->pools.next, berm_pool_t, group_link);
+}
+
+// What is a private pool's is in no other pool.
+MUTATION(I6_I22_a_private_granule_stands_nowhere_else) {
+    berm_pool_t *private_pool = private_pool_build((berm_pool_id_t){0, 1});
+    berm_segment_t *its = heap_segment(private_pool);
+    uint64_t granule = berm__segment_granule_of(heap.segment, heap.live->start_bytes);
+    BREAKS(6, heap.segment->handle_of[granule], its->handle_of[0]);
+    BREAKS(23, private_pool->group, &heap.device->group);
+    BREAKS(23, its->store, its->store + 1);
+    BREAKS(23, private_pool->stream->pool, private_pool);
+}
+
+MUTATION(I24_spare_pools_hold_nothing) {
+    berm_addr_t addr;
+    const berm_pool_id_t id = {0, 1};
+    cr_assert(berm_pool_create(0, id, NULL) == BERM_OK);
+    cr_assert(berm_alloc_from(id, BERM_MIB(6), 512, 0, heap.a, &addr) == BERM_OK);
+    heap_free(addr, heap.a);
+    heap_context_synchronize();
+    cr_assert(berm_pool_release(0, id) == BERM_OK);
+    cr_assert(!berm__list_is_empty(&heap.device->spares));
+    berm_pool_t *spare = BERM_CONTAINER_OF(heap.device->spares.next, berm_pool_t, link);
+    audit_expect(0);
+    BREAKS(24, spare->group, &heap.device->group);
+    BREAKS(24, spare->stream, heap.pool->stream);
+    BREAKS(24, spare->taken_blocks, 1);
+    BREAKS(24, heap_segment(spare)->mapped_bytes, 512);
+    BREAKS(24, heap_segment(spare)->ranges.first->state, BERM_RANGE_FREE);
+    BREAKS(24, heap_segment(spare)->span_bytes, heap_segment(spare)->span_bytes - 1);
+}
+
+MUTATION(I25_released_pools) {
+    berm_pool_t *private_pool = private_pool_build((berm_pool_id_t){0, 1});
+    berm_group_t *group = private_pool->group;
+    BREAKS(25, heap.device->released_count, 1);
+    BREAKS(25, group->use_count, 0);
+    BREAKS(25, group->context, heap.pool->stream);
+    heap_use(heap.a, heap.block, 512, 1000000);
+    cr_assert(berm_pool_release(0, group->id) == BERM_OK);
+    cr_assert(group->context != NULL && heap.device->released_count == 1);
+    audit_expect(0);
+    BREAKS(25, group->context_ticket, group->context->open_ticket + 1);
+    BREAKS(25, heap.device->released_count, 0);
+}
+
 // --- the public call ---------------------------------------------------------------------------
 
 Test(audit, public_call_gives_number_and_line) {

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools of the caller's: the calls of berm.h that make, route to and release them, and their
+// statistics.
+//
+// Locks: the device's, but for routes (route.h), which are changed before it is taken or after.
+#include <string.h>
+
+#include "berm_introspect.h"
+#include "front/heap.h"
+#include "front/route.h"
+#include "policy/cache.h"
+
+_Static_assert((int)BERM_POOL_PRIVATE == (int)BERM_GROUP_PRIVATE &&
+                   (int)BERM_POOL_EXPORTABLE == (int)BERM_GROUP_EXPORTABLE &&
+                   (int)BERM_POOL_PINNED == (int)BERM_GROUP_PINNED &&
+                   (int)BERM_POOL_PLAIN == (int)BERM_GROUP_PLAIN &&
+                   (int)BERM_POOL_RDMA == (int)BERM_GROUP_RDMA,
+               "public traits are the group's");
+
+static const uint32_t traits_known =
+    BERM_POOL_PRIVATE | BERM_POOL_EXPORTABLE | BERM_POOL_PINNED | BERM_POOL_PLAIN | BERM_POOL_RDMA;
+
+berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id) {
+    return berm__error_set(BERM_ERROR_POOL_UNKNOWN, "%s: no pool {%llu, %llu} on device %d", call,
+                           (unsigned long long)id.high, (unsigned long long)id.low, ordinal);
+}
+
+static berm_status_t id_check(const char *call, berm_pool_id_t id) {
+    if (!berm__pool_id_is_default(id))
+        return BERM_OK;
+    return berm__error_set(BERM_ERROR_ARGUMENT, "%s: {0, 0} is the default pool", call);
+}
+
+// After berm__heap_device_enter.
+static void pool_leave(berm_device_t *device, bool is_pushed) {
+    berm__gpu_leave(&device->gpu, is_pushed);
+    berm__mutex_unlock(&device->lock);
+}
+
+// The group with the id and one more use, made where there is none; `traits` NULL: as it is.
+static berm_status_t group_retain(berm_device_t *device, berm_pool_id_t id, const uint32_t *traits,
+                                  uint32_t traits_new, berm_group_t **out) {
+    *out = berm__group_find(device, id);
+    if (*out == NULL)
+        return berm__group_create(device, id, traits != NULL ? *traits : traits_new, out);
+    if (traits != NULL && (*out)->traits != *traits)
+        return BERM_ERROR_STATE;
+    (*out)->use_count++;
+    return BERM_OK;
+}
+
+static berm_status_t retain_fail(const char *call, int ordinal, berm_pool_id_t id,
+                                 berm_status_t status) {
+    return berm__error_set(status, "%s: pool {%llu, %llu} on device %d: %s", call,
+                           (unsigned long long)id.high, (unsigned long long)id.low, ordinal,
+                           status == BERM_ERROR_STATE ? "it exists, with other traits"
+                                                      : berm_status_text(status));
+}
+
+static berm_status_t options_check(const berm_pool_options_t *options) {
+    if (options == NULL)
+        return BERM_OK;
+    if (options->size != sizeof *options)
+        return berm__error_set(BERM_ERROR_VERSION,
+                               "berm_pool_create: options of %zu bytes, this library knows %zu",
+                               options->size, sizeof *options);
+    if ((options->traits & ~traits_known) != 0 || options->reserved_ != 0)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_pool_create: unknown traits 0x%x",
+                               options->traits & ~traits_known);
+    return BERM_OK;
+}
+
+berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_options_t *options) {
+    berm_device_t *device;
+    berm_group_t *group;
+    bool is_pushed;
+    berm_status_t status = id_check("berm_pool_create", id);
+    if (status == BERM_OK)
+        status = options_check(options);
+    if (status == BERM_OK)
+        status = berm__heap_device_enter(ordinal, &device, &is_pushed);
+    if (status != BERM_OK)
+        return status;
+    status = group_retain(device, id, options != NULL ? &options->traits : NULL, 0, &group);
+    pool_leave(device, is_pushed);
+    return status == BERM_OK ? status : retain_fail("berm_pool_create", ordinal, id, status);
+}
+
+static void routes_end(uint64_t serial, bool all) {
+    (void)berm__route_remove(serial, all);
+    berm__heap_hits_update();
+}
+
+berm_status_t berm_pool_release(int ordinal, berm_pool_id_t id) {
+    berm_device_t *device;
+    bool is_pushed, is_last = false;
+    uint64_t serial = 0;
+    berm_status_t status = id_check("berm_pool_release", id);
+    if (status == BERM_OK)
+        status = berm__heap_device_enter(ordinal, &device, &is_pushed);
+    if (status != BERM_OK)
+        return status;
+    berm_group_t *group = berm__group_find(device, id);
+    status = group != NULL ? BERM_OK : BERM_ERROR_POOL_UNKNOWN;
+    if (group != NULL) {
+        is_last = group->use_count == 1;
+        serial = group->serial;
+        uint32_t routes = group->routes;
+        if (is_last)
+            berm__group_routes_set(group, 0);
+        status = berm__group_release(group);
+        if (status != BERM_OK && is_last)
+            berm__group_routes_set(group, routes);
+    }
+    pool_leave(device, is_pushed);
+    if (status == BERM_OK && is_last)
+        routes_end(serial, true); // those that were begun and not ended
+    if (status == BERM_ERROR_POOL_UNKNOWN)
+        return berm__pool_unknown("berm_pool_release", ordinal, id);
+    return status == BERM_OK ? status : retain_fail("berm_pool_release", ordinal, id, status);
+}
+
+// Takes a use away again, of a pool that could not be routed to.
+static void retain_undo(berm_device_t *device, berm_pool_id_t id, uint64_t serial) {
+    bool is_pushed;
+    berm__mutex_lock(&device->lock);
+    berm_group_t *group = berm__group_find(device, id);
+    if (group != NULL && group->serial == serial) {
+        berm__group_routes_set(group, group->routes - 1);
+        if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
+            (void)berm__group_release(group); // a use that stays, if that fails too
+        berm__gpu_leave(&device->gpu, is_pushed);
+    }
+    berm__mutex_unlock(&device->lock);
+}
+
+berm_status_t berm_pool_route_begin(int ordinal, berm_pool_id_t id, berm_pool_filter_fn filter,
+                                    void *context) {
+    berm_device_t *device;
+    berm_group_t *group;
+    bool is_pushed;
+    uint64_t serial = 0;
+    berm_status_t status = id_check("berm_pool_route_begin", id);
+    if (status == BERM_OK && filter == NULL)
+        status = berm__error_set(BERM_ERROR_ARGUMENT, "berm_pool_route_begin: filter is NULL");
+    if (status == BERM_OK)
+        status = berm__heap_device_enter(ordinal, &device, &is_pushed);
+    if (status != BERM_OK)
+        return status;
+    status = group_retain(device, id, NULL, BERM_GROUP_PRIVATE, &group);
+    if (status == BERM_OK) {
+        serial = group->serial;
+        berm__group_refresh(group);
+        berm__group_routes_set(group, group->routes + 1);
+    }
+    pool_leave(device, is_pushed);
+    if (status == BERM_OK) {
+        status = berm__route_add(ordinal, serial, id, filter, context);
+        if (status == BERM_OK)
+            berm__heap_hits_update();
+        else
+            retain_undo(device, id, serial);
+    }
+    return status == BERM_OK ? status : retain_fail("berm_pool_route_begin", ordinal, id, status);
+}
+
+berm_status_t berm_pool_route_end(int ordinal, berm_pool_id_t id) {
+    berm_device_t *device;
+    berm_status_t status = id_check("berm_pool_route_end", id);
+    if (status == BERM_OK)
+        status = berm__heap_ready();
+    if (status == BERM_OK)
+        status = berm__heap_device(ordinal, &device);
+    if (status != BERM_OK)
+        return status;
+    uint64_t serial = 0;
+    berm__mutex_lock(&device->lock);
+    berm_group_t *group = berm__group_find(device, id);
+    if (group != NULL && group->routes > 0) {
+        serial = group->serial;
+        berm__group_routes_set(group, group->routes - 1);
+    }
+    berm__mutex_unlock(&device->lock);
+    if (serial == 0)
+        return berm__pool_unknown("berm_pool_route_end", ordinal, id);
+    routes_end(serial, false);
+    return BERM_OK;
+}
+
+// --- statistics --------------------------------------------------------------------------------
+
+static void pool_add(berm_pool_t *pool, berm_pool_stats_t *stats) {
+    berm__mutex_lock(&pool->lock);
+    berm_pool_live_t live = berm__pool_live_read(pool);
+    berm__mutex_unlock(&pool->lock);
+    stats->parts++;
+    stats->blocks += live.blocks;
+    stats->requested_bytes += live.requested_bytes;
+    stats->allocated_bytes += live.allocated_bytes;
+    stats->awaited_bytes += atomic_load(&pool->deferred_bytes);
+    BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link)
+        stats->reserved_bytes += segment->mapped_bytes;
+}
+
+static berm_status_t stats_fill(berm_device_t *device, berm_pool_id_t id,
+                                berm_pool_stats_t *stats) {
+    berm__mutex_lock(&device->lock);
+    berm__caches_claim(device); // what they do without a lock stands still
+    const berm_group_t *group = berm__group_find(device, id);
+    if (group != NULL) {
+        stats->traits = group->traits | (group->is_captured ? BERM_POOL_PRIVATE : 0);
+        stats->uses = group->use_count;
+        stats->routes = group->routes;
+        BERM_LIST_EACH (berm_pool_t, pool, &group->pools, group_link)
+            pool_add(pool, stats);
+    }
+    berm__caches_release(device);
+    berm__mutex_unlock(&device->lock);
+    return group != NULL ? BERM_OK : BERM_ERROR_POOL_UNKNOWN;
+}
+
+berm_status_t berm_pool_stats_read(int ordinal, berm_pool_id_t id, berm_pool_stats_t *stats) {
+    bool is_running;
+    if (stats == NULL)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_pool_stats_read: stats is NULL");
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (status != BERM_OK)
+        return status;
+    bool is_unknown = ordinal < 0 || ordinal >= BERM_DEVICES_MAX ||
+                      (is_running && ordinal >= berm__heap.drv.device_count);
+    if (is_unknown)
+        return berm__error_set(BERM_ERROR_DEVICE, "no device %d", ordinal);
+    berm_pool_stats_t filled = {.size = sizeof filled, .device = ordinal};
+    berm_device_t *device = berm__heap_device_opened(ordinal);
+    status = device != NULL ? stats_fill(device, id, &filled)
+                            : (berm__pool_id_is_default(id) ? BERM_OK : BERM_ERROR_POOL_UNKNOWN);
+    if (status != BERM_OK)
+        return berm__pool_unknown("berm_pool_stats_read", ordinal, id);
+    return berm__struct_give(stats, stats->size, &filled, sizeof filled);
+}
