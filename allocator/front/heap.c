@@ -92,6 +92,9 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
                                     .user = cache->large_capacity > 0 ? cache : NULL,
                                     .may_map = may_map};
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
+    // Before the ladder calls for what all threads have: what this one has.
+    if (BERM_UNLIKELY(status == BERM_ERROR_STATE) && !may_map && berm__cache_spill(cache))
+        status = berm__pool_alloc(pool, &request, out, &occupied);
     if (BERM_LIKELY(status == BERM_OK)) {
         counts->number_next++;
         berm__counts_alloc(counts, size_bytes, occupied);

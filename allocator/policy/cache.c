@@ -219,6 +219,19 @@ static void large_give(berm_cache_t *cache) {
     cache->large_count = 0;
 }
 
+static void all_give(berm_cache_t *cache) {
+    for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
+        slots_give(cache, size_class, 0);
+    large_give(cache);
+}
+
+bool berm__cache_spill(berm_cache_t *cache) {
+    bool has_cached = cache->bytes > 0;
+    if (has_cached)
+        all_give(cache);
+    return berm__small_flush(cache->pool) || has_cached;
+}
+
 bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES) {
         bool has_room = cache->large_count < cache->large_capacity;
@@ -253,9 +266,7 @@ static bool cache_drain(berm_cache_t *cache) {
     bool has_cached = cache->bytes > 0;
     if (has_cached) {
         berm__mutex_lock(&cache->pool->lock);
-        for (unsigned size_class = 0; size_class < BERM_SIZE_CLASS_COUNT; size_class++)
-            slots_give(cache, size_class, 0);
-        large_give(cache);
+        all_give(cache);
         berm__mutex_unlock(&cache->pool->lock);
     }
     berm__counts_merge(cache->counts, cache->pool->device);

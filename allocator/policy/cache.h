@@ -201,6 +201,9 @@ bool berm__cache_exchange(berm_cache_t *cache, uint64_t size_bytes);
 // After an allocation of `size_bytes` by the pool: fills half of the class's bin from one slab with
 // free slots.
 void berm__cache_refill(berm_cache_t *cache, uint64_t size_bytes);
+// Gives everything back to the pool, and with it the slabs that are empty then; true if there was
+// anything.
+bool berm__cache_spill(berm_cache_t *cache);
 // Makes room for a block of `size_bytes`: half of a full bin goes to the exchange, or back to its
 // slabs; false for a large block when one is cached, which is given back too, and where nothing is
 // kept.

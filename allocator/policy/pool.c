@@ -460,7 +460,7 @@ berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed
 // Was it allocated after the request of that number?
 static bool block_is_newer(const berm_block_t *block, uint64_t number) {
     if (block->slab != NULL) // modulo 2^32
-        return (int32_t)(block->slab->index[block->slot] - (uint32_t)number) > 0;
+        return (int32_t)(block->slab->slot[block->slot].index - (uint32_t)number) > 0;
     return block->range->as.block.index > number;
 }
 

@@ -30,8 +30,8 @@ const bench_case_t bench_cases[] = {
     {"churn_100", BENCH_CHURN, 0, 100, 1, 20000, 500},
     {"churn_10000", BENCH_CHURN, 0, 10000, 1, 20000, 500},
     {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0},
-    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 50000, 500},
-    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 50000, 500},
+    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500},
+    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500},
     {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500},
 };
 const size_t bench_case_count = BERM_ARRAY_LENGTH(bench_cases);
