@@ -76,10 +76,9 @@ static bool insert_locked(berm_addr_dir_t *dir, berm_addr_t base, uint64_t size_
     // A find that is still at the entry, from before it was removed, sees the count if it sees what
     // is written here.
     atomic_fetch_add_explicit(&dir->inserts, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    __atomic_store_n(&entry->base, base, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->size_bytes, size_bytes, __ATOMIC_RELAXED);
-    atomic_store_explicit(&entry->next, below, memory_order_relaxed);
+    __atomic_store_n(&entry->base, base, __ATOMIC_RELEASE);
+    __atomic_store_n(&entry->size_bytes, size_bytes, __ATOMIC_RELEASE);
+    atomic_store_explicit(&entry->next, below, memory_order_release);
     for (uint64_t unit = unit_of(base); unit <= entry_last_unit(entry); unit++) {
         berm_addr_entry_t *head = atomic_load_explicit(&dir->heads[unit], memory_order_relaxed);
         if (head == NULL || head->base < base)

@@ -65,11 +65,10 @@ static inline void *berm__addr_dir_find(const berm_addr_dir_t *dir, berm_addr_t 
         berm_addr_entry_t *entry = atomic_load_explicit(
             &dir->heads[addr >> BERM_ADDR_DIR_UNIT_BITS], memory_order_acquire);
         berm_addr_t base = 0;
-        while (entry != NULL && (base = __atomic_load_n(&entry->base, __ATOMIC_RELAXED)) > addr)
+        while (entry != NULL && (base = __atomic_load_n(&entry->base, __ATOMIC_ACQUIRE)) > addr)
             entry = atomic_load_explicit(&entry->next, memory_order_acquire);
         bool is_inside =
-            entry != NULL && addr - base < __atomic_load_n(&entry->size_bytes, __ATOMIC_RELAXED);
-        atomic_thread_fence(memory_order_acquire);
+            entry != NULL && addr - base < __atomic_load_n(&entry->size_bytes, __ATOMIC_ACQUIRE);
         if (BERM_LIKELY(atomic_load_explicit(&dir->inserts, memory_order_relaxed) == inserts))
             return is_inside ? entry->owner : NULL;
     }
