@@ -143,7 +143,8 @@ BERM_API BERM_CHECKED berm_status_t berm_ipc_open(const unsigned char handle[BER
 // Ends one berm_ipc_open that gave `addr`; the last one of a handle closes it. Work that uses the
 // memory on other devices than the one it was opened for is over. What is never closed is at
 // berm_shutdown. After an error of the driver it stays open, and the call may be made again.
-// Errors: NOT_IMPORTED (nothing open has the address), DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// Errors: NOT_IMPORTED (nothing open has the address), CAPTURE (the device cannot be waited for),
+// DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
 // Driver: when it closes the handle. Waits: for the device then. Streams: none.
 BERM_API berm_status_t berm_ipc_close(berm_addr_t addr);
 

@@ -146,8 +146,11 @@ static berm_status_t memory_close(const ipc_memory_t *memory) {
     berm_gpu_t *gpu = &memory->device->gpu;
     bool is_pushed;
     berm_status_t status = berm__gpu_enter(gpu, &is_pushed);
-    if (status == BERM_OK)
-        status = berm__drv_status(berm__gpu_synchronize(gpu));
+    if (status == BERM_OK) {
+        berm__mutex_lock(&memory->device->lock);
+        status = berm__device_synchronize(memory->device);
+        berm__mutex_unlock(&memory->device->lock);
+    }
     if (status == BERM_OK)
         status =
             berm__drv_status(BERM_DRV_CALL(gpu->drv, OTHER, ipc_close_mem_handle, memory->base));

@@ -152,6 +152,14 @@ berm_status_t berm__device_stream_take(berm_device_t *device, berm_stream_t hand
     return stream_get(device, handle, 1, out);
 }
 
+berm_status_t berm__device_edits_check(berm_device_t *device) {
+    bool is_any = false;
+    if (BERM_LIKELY(!device->gpu.syncs_edits))
+        return BERM_OK;
+    berm_status_t status = berm__capture_any(&device->gpu, &device->watch, &is_any);
+    return status == BERM_OK && is_any ? BERM_ERROR_CAPTURE : status;
+}
+
 berm_status_t berm__device_synchronize(berm_device_t *device) {
     bool is_any;
     berm_status_t status = berm__capture_any(&device->gpu, &device->watch, &is_any);

@@ -91,6 +91,10 @@ berm_stream_ref_t *berm__device_stream_find(berm_device_t *device, berm_stream_t
 // forgets its handle. Locked, in context.
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream);
 
+// Whether mappings may change now: CAPTURE with sync_edits while a stream may be being captured,
+// since the device cannot be waited for then. Locked, in context.
+berm_status_t berm__device_edits_check(berm_device_t *device);
+
 // Waits for all work of the device. CAPTURE while a stream of it may be being captured, which that
 // would break. Locked, in context.
 berm_status_t berm__device_synchronize(berm_device_t *device);

@@ -96,6 +96,8 @@ static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64
     bool is_pushed;
     status = berm__gpu_enter(&pool->device->gpu, &is_pushed);
     if (status == BERM_OK)
+        status = berm__device_edits_check(pool->device);
+    if (status == BERM_OK)
         status = ladder_climb(pool, size_bytes, alignment_bytes, place);
     if (BERM_UNLIKELY(is_shortage(status)) && berm__pins_are_held(pool->device))
         status = pins_want(pool->device, NULL);

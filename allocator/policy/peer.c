@@ -106,7 +106,7 @@ static berm_status_t device_access_change(berm_device_t *device, int peer, int b
     if (status == BERM_OK)
         return BERM_OK;
     access.flags = before;
-    (void)berm__gpu_synchronize(&device->gpu);
+    (void)berm__device_synchronize(device); // during a capture it cannot be waited for
     (void)device_access_set(device, &access);
     return status;
 }

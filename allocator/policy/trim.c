@@ -32,7 +32,8 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     (void)berm__caches_drain(device);
     if (berm__device_unallocated_bytes(device) <= keep_bytes)
         return BERM_OK;
-    if (device->released_count > 0)
+    status = berm__device_edits_check(device);
+    if (status == BERM_OK && device->released_count > 0)
         status = berm__groups_reap(device, true);
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
         if (status == BERM_OK && berm__group_may_move(pool->group))

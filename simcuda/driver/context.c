@@ -350,6 +350,9 @@ berm_cu_result_t cuCtxSynchronize(void) {
     if (result == BERM_CU_SUCCESS) {
         sim_context_t *context = sim_context_current();
         sim_charge(&sim.config.costs.synchronize, 0, 0);
+        // A handle that covers a capturing stream cannot be waited for, in any mode of the thread.
+        if (sim_capture_refuse_context(context))
+            return sim_leave(BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
         sim_wait_context(context);
         sim_pools_release();
         result = sim_context_observe(context);

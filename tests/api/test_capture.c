@@ -524,6 +524,21 @@ Test(capture, the_mode_of_the_thread_is_restored) {
     BERM_TEST_END();
 }
 
+// With sync_edits mappings change when the device has been waited for, which a capture forbids.
+Test(capture, mappings_that_need_a_wait_do_not_change) {
+    berm_addr_t addr;
+    capture_prepare(&(heap_fixture_options_t){.berm = "sync_edits:on"});
+    heap_free(use_new(20 * MIB), stream);
+    heap_capture_begin(stream, HEAP_CAPTURE_RELAXED);
+    EXPECT(BERM_ERROR_CAPTURE, berm_alloc(90 * MIB, 0, other, &addr));
+    EXPECT(BERM_ERROR_CAPTURE, berm_trim(0, 0, NULL));
+    cr_assert(heap_capture_is_whole(stream));
+    heap_capture_drop(stream);
+    heap_free(heap_alloc(90 * MIB, other), other);
+    EXPECT(BERM_OK, berm_trim(0, 0, NULL));
+    BERM_TEST_END();
+}
+
 // A capture that is broken or abandoned, with its route and its pool.
 Test(capture, an_abandoned_capture) {
     capture_prepare(NULL);

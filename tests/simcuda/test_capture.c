@@ -113,6 +113,15 @@ Test(capture, a_thread_may_exchange_its_mode) {
     FAILS(cuThreadExchangeStreamCaptureMode(&mode), BERM_CU_INVALID_VALUE);
 }
 
+// The context covers the stream: it cannot be waited for in any mode, and the try breaks the
+// capture.
+Test(capture, a_context_with_a_capture_cannot_be_waited_for) {
+    begin(BERM_CU_CAPTURE_RELAXED);
+    FAILS(cuCtxSynchronize(), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
+    end_with(BERM_CU_STREAM_CAPTURE_INVALIDATED);
+    OK(cuCtxSynchronize());
+}
+
 static void *thread_alloc(void *result) {
     berm_cu_deviceptr_t addr;
     make_current(0);
