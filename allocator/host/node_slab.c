@@ -33,8 +33,8 @@ static uint64_t chunk_bytes(const berm_node_slab_t *slab, uint64_t count) {
 
 // How many objects the next chunk has, if nobody asks for more.
 static uint64_t chunk_usual_count(const berm_node_slab_t *slab) {
-    uint64_t held = slab->total_count * slab->object_bytes;
-    uint64_t bytes = berm__max_u64(CHUNK_LEAST_BYTES, berm__min_u64(held, CHUNK_MOST_BYTES));
+    uint64_t quarter = slab->total_count * slab->object_bytes / 4; // at most a fifth is spare
+    uint64_t bytes = berm__max_u64(CHUNK_LEAST_BYTES, berm__min_u64(quarter, CHUNK_MOST_BYTES));
     uint64_t count = (bytes - sizeof(berm_node_chunk_t)) / slab->object_bytes;
     return berm__max_u64(count, 1);
 }
