@@ -69,7 +69,7 @@ typedef struct berm_range {
 enum {
     BERM_BIN_LINEAR_LG = 5,
     BERM_BIN_LINEAR = 1 << BERM_BIN_LINEAR_LG,
-    BERM_BIN_LEVELS = 40, // sizes below 2^53
+    BERM_BIN_LEVELS = 44, // sizes below 2^57
 };
 
 // The state as another thread may be changing it between LIVE and CACHED.
