@@ -225,7 +225,8 @@ Test(thread_cache, I21_what_a_cache_holds) {
     unsigned size_class = berm__size_class_of(4096);
     cr_assert(cache->count[size_class] > 1 && cache->large_count == 1);
     berm_cache_t kept = *cache;
-    uint8_t *state = &cache->slots[size_class][0].slab->slot[cache->slots[size_class][0].slot].state;
+    uint8_t *state =
+        &cache->slots[size_class][0].slab->slot[cache->slots[size_class][0].slot].state;
     cache->bytes += 512;
     // The check comes before the caches are emptied, which would carry the damage on.
     berm_audit_t audit = {.device = heap_device(), .error = (char[200]){0}, .error_capacity = 200};
