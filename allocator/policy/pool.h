@@ -293,8 +293,8 @@ berm_status_t berm__plain_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
 // stay are passed by.
 berm_status_t berm__plain_release(berm_pool_t *pool, uint64_t bytes, bool may_exceed,
                                   uint64_t *released_bytes);
-// Waits for the cheapest wholly free segment; *waited false if there is none.
-berm_status_t berm__plain_wait(berm_pool_t *pool, bool *waited);
+// The lowest ticket that has not passed among segments that are wholly free; 0 if none.
+uint64_t berm__plain_cheapest_ticket(berm_pool_t *pool);
 // Bytes of wholly free segments, their work passed or not.
 uint64_t berm__plain_free_bytes(berm_pool_t *pool, bool counts_awaited);
 

@@ -224,10 +224,11 @@ static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
 }
 
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
-    if (berm__pool_is_plain(pool))
-        return berm__plain_wait(pool, waited);
-    uint64_t cheapest = berm__group_may_move(pool->group) ? pool_cheapest_ticket(pool) : 0;
+    uint64_t cheapest = 0;
     *waited = false;
+    if (berm__group_may_move(pool->group))
+        cheapest = berm__pool_is_plain(pool) ? berm__plain_cheapest_ticket(pool)
+                                             : pool_cheapest_ticket(pool);
     if (cheapest == 0)
         return BERM_OK;
     berm_status_t status = berm__stream_wait(pool->stream, cheapest);
