@@ -90,13 +90,10 @@ static berm_segment_t *segment_choose(berm_pool_t *pool, uint64_t bytes, bool ma
 static berm_status_t segment_release(berm_pool_t *pool, berm_segment_t *segment) {
     berm_status_t status = berm__plain_free(segment);
     berm__mutex_lock(&pool->lock);
-    if (status == BERM_OK) {
+    if (status == BERM_OK)
         berm__plain_forget(segment);
-    } else {
-        berm__ranges_lift(&segment->ranges, segment->ranges.first, BERM_RANGE_POISONED);
-        segment->poisoned_bytes += segment->span_bytes;
-        pool->device->poisoned_bytes += segment->span_bytes;
-    }
+    else
+        berm__range_poison(pool, segment, segment->ranges.first);
     berm__mutex_unlock(&pool->lock);
     return status;
 }

@@ -198,6 +198,20 @@ berm_pool_live_t berm__pool_live_read(const berm_pool_t *pool) {
     return live;
 }
 
+void berm__range_poison(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
+    berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
+    segment->poisoned_bytes += range->size_bytes;
+    pool->device->poisoned_bytes += range->size_bytes;
+}
+
+void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                          berm_status_t status) {
+    if (status == BERM_OK)
+        (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_VOID);
+    else
+        berm__range_poison(pool, segment, range);
+}
+
 // Addresses are given out generously while there are few pools, and ever more sparingly: thousands
 // of streams must not use up what a process has (47 bits on most machines). A pool that needs more
 // adds segments.

@@ -178,6 +178,13 @@ bool berm__pool_park(berm_pool_t *pool);
 // Frees an empty pool's records; nothing of it is mapped.
 void berm__pool_destroy(berm_pool_t *pool);
 
+// A range of unknown state after an error of the driver: never used again. Both locks are held.
+void berm__range_poison(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
+// A range that was BUSY, or STALE, while the driver unmapped it: VOID, or POISONED where it failed.
+// Both locks are held.
+void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                          berm_status_t status);
+
 // Adds a segment with room for `size_bytes`. Locked. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
 

@@ -103,18 +103,6 @@ static berm_status_t batch_pick(berm_pool_t *pool, uint64_t most, batch_t *batch
     return BERM_OK;
 }
 
-// What became of a run: VOID, or POISONED where the driver refused. The pool's lock is held.
-static void run_settle(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
-                       berm_status_t status) {
-    if (status == BERM_OK) {
-        (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_VOID);
-        return;
-    }
-    berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
-    segment->poisoned_bytes += range->size_bytes;
-    pool->device->poisoned_bytes += range->size_bytes;
-}
-
 // Unmaps the runs of a batch. After a failure the rest become free again, as they were.
 static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64_t *taken) {
     berm_status_t statuses[BATCH_MAX], status = BERM_OK;
@@ -129,7 +117,7 @@ static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64
     for (unsigned i = 0; i < batch->count; i++) {
         berm_segment_t *segment = batch->runs[i].segment;
         if (i < done)
-            run_settle(pool, segment, batch->runs[i].range, statuses[i]);
+            berm__range_unmapped(pool, segment, batch->runs[i].range, statuses[i]);
         else
             (void)berm__ranges_settle(&segment->ranges, batch->runs[i].range, BERM_RANGE_FREE);
     }
