@@ -350,7 +350,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
 
 // Takes whole free handles whose tickets have passed away from their addresses, smallest free run
 // first, up to `granules`; they become idle. *taken is how many granules. Of this pool, then of
-// others of its store; groups whose pages must stay are passed by. (steal.c)
+// others of its store; groups whose pages must stay are passed by, and all while a capture forbids
+// mappings to change (sync_edits). (steal.c)
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
 // The same of one pool, until *taken is `granules`; segments of a plain pool go back to the driver
 // instead, and *taken may come out higher.

@@ -139,8 +139,11 @@ berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *t
         return BERM_OK;
     if (berm__pool_is_plain(pool))
         return segments_release(pool, granules, taken);
+    berm_status_t status = berm__device_edits_check(pool->device);
+    if (status != BERM_OK)
+        return status == BERM_ERROR_CAPTURE ? BERM_OK : status;
     (void)berm__small_flush_locking(pool);
-    berm_status_t status = berm__stream_poll(pool->stream);
+    status = berm__stream_poll(pool->stream);
     if (status == BERM_OK)
         status = berm__alias_retire(pool);
     bool has_more = true;
