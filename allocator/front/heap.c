@@ -4,7 +4,7 @@
 //   allocate: thread's cache (policy/cache.h) -> its pool (policy/pool.c): slot of a slab, or good
 //             fit -> device -> stream's record -> pool -> on a miss policy/ladder.c: finished
 //             frees, mapping, moving, waiting
-//   free:     address -> core/addr_dir.h -> segment -> thread's cache -> block -> policy/pool.c
+//   free:     address -> core/addr_dir.h -> segment -> thread's cache -> policy/block.c
 //
 // Most requests end in the cache, without a lock: hit.h. The rest take their pool's lock. What
 // finds nothing free takes the device's first, under which the driver is called; no pool's is held

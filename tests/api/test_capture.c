@@ -492,35 +492,6 @@ Test(capture, what_a_capture_holds_back_is_passed_by) {
     BERM_TEST_END();
 }
 
-// A page, or a plain segment, that a capture holds back is passed by, and another one is waited
-// for.
-static void captured_memory_is_passed_by(const char *conf) {
-    capture_prepare(&(heap_fixture_options_t){.memory_bytes = 64 * MIB, .berm = conf});
-    void *third = heap_stream_create(), *streams[2] = {stream, other};
-    for (size_t i = 0; i < 2; i++) {
-        berm_addr_t block = heap_alloc(20 * MIB, streams[i]);
-        heap_use(streams[i], block, 20 * MIB, LONG_NS);
-        heap_free(block, streams[i]);
-    }
-    (void)heap_alloc(20 * MIB, third);
-    heap_capture_begin(stream, HEAP_CAPTURE_GLOBAL);
-    (void)heap_alloc(20 * MIB, third);
-    berm_addr_t out;
-    EXPECT(BERM_ERROR_OUT_OF_DEVICE_MEMORY, berm_alloc(20 * MIB, 0, third, &out));
-    cr_assert(heap_capture_is_whole(stream));
-    heap_capture_drop(stream);
-    EXPECT(BERM_OK, berm_alloc(20 * MIB, 0, third, &out));
-    BERM_TEST_END();
-}
-
-Test(capture, mapped_memory_of_a_captured_stream_is_passed_by) {
-    captured_memory_is_passed_by(NULL);
-}
-
-Test(capture, plain_memory_of_a_captured_stream_is_passed_by) {
-    captured_memory_is_passed_by("backing:plain");
-}
-
 // A route into a private pool is taken for a capture to come.
 Test(capture, a_route_holds_the_context_back) {
     capture_prepare(NULL);
