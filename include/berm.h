@@ -247,7 +247,8 @@ BERM_API berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream
 // Announces that the caller is about to destroy `stream` of `device`: freed memory that belongs to
 // it is made free for every stream. Live blocks stay valid; they are freed later with a stream that
 // exists then, or with none. A stream that berm has not seen is allowed.
-// Errors: ARGUMENT, DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Errors: ARGUMENT, DEVICE, CAPTURE (the stream is captured: it is not retired), DRIVER,
+// DEVICE_LOST, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: yes. Waits: for the work queued on the stream. Streams: an event on it.
 BERM_API berm_status_t berm_stream_retire(int device, berm_stream_t stream);
 
@@ -407,8 +408,10 @@ BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *rele
 // trims, and the thread of the option background_thread. Between ticks nothing is given back. A
 // tick in which no step (a 200th of the time) has begun does nothing, and so does one on a device
 // that was not used yet. In a heap where nothing was allocated or freed since the last tick, what
-// threads have cached counts as idle too. Errors: DEVICE, DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY,
-// SHUTDOWN, FORKED. Driver: yes, when a tick is due. Waits: never. Streams: events on them.
+// threads have cached counts as idle too.
+// Errors: DEVICE, DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
+// Driver: yes, when a tick is due. Waits: never, but that cuMemFree of plain memory does.
+// Streams: events on them.
 BERM_API berm_status_t berm_decay_tick(int device);
 
 // ---------------------------------------------------------------------------------------------

@@ -71,12 +71,13 @@ BERM_API BERM_CHECKED berm_status_t berm_import(int fd, uint64_t size_bytes, int
 // Ends an import: waits for what `stream` has queued so far (BERM_STREAM_NONE: for all work of the
 // import's device), then unmaps the memory, lets go of it and gives the addresses back. Work that
 // uses it on other streams, or on other devices, is over by then, or ordered before `stream`.
-// `addr` is what berm_import or berm_share_receive gave. `stream` must not be capturing.
+// `addr` is what berm_import or berm_share_receive gave.
 // After an error of the driver the call may be made again, and goes on where it stopped; then the
 // memory may be unmapped already, and is not to be used. What is never closed is at berm_shutdown.
-// Errors: NOT_IMPORTED (no open import begins there: it was closed, or is a block), OUT_OF_HOST_
-// MEMORY, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
-// Driver: yes. Waits: yes, without a lock of berm's. Streams: an event on it.
+// Errors: NOT_IMPORTED (no open import begins there: it was closed, or is a block), CAPTURE (the
+// stream, or with none one of the device, may be captured: nothing was done), DRIVER, DEVICE_LOST,
+// SHUTDOWN, FORKED.
+// Driver: yes. Waits: yes, without a lock of berm's. Streams: none.
 BERM_API berm_status_t berm_import_close(berm_addr_t addr, berm_stream_t stream);
 
 // ---------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ BERM_API berm_status_t berm_peer_enable(int device, int peer);
 
 // Ends it. The caller queues no more work on `peer` that uses memory of `device`. Disabling what is
 // not enabled does nothing. On failure the peer stays enabled, and the call may be made again.
-// Errors: as berm_peer_enable, without PEER_ACCESS.
+// Errors: as berm_peer_enable, without PEER_ACCESS, and CAPTURE (of a stream of either device).
 // Driver: yes. Waits: for all work queued on both devices. Streams: none.
 BERM_API berm_status_t berm_peer_disable(int device, int peer);
 

@@ -29,16 +29,10 @@ static berm_status_t device_tick(berm_device_t *device) {
 
 berm_status_t berm_decay_tick(int ordinal) {
     bool is_running;
-    berm_status_t status = berm__heap_peek(&is_running);
-    if (status != BERM_OK)
+    berm_device_t *device;
+    berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
+    if (status != BERM_OK || device == NULL)
         return status;
-    bool is_unknown = ordinal < 0 || ordinal >= BERM_DEVICES_MAX ||
-                      (is_running && ordinal >= berm__heap.drv.device_count);
-    if (is_unknown)
-        return berm__error_set(BERM_ERROR_DEVICE, "berm_decay_tick: no device %d", ordinal);
-    berm_device_t *device = berm__heap_device_opened(ordinal);
-    if (device == NULL)
-        return BERM_OK;
     status = device_tick(device);
     if (status != BERM_OK)
         return berm__error_set(status, "berm_decay_tick, device %d: %s", ordinal,

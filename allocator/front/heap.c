@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heap and the data path: start here to see how a request is served.
 //
-//   allocate: thread's cache (policy/cache.h) -> device -> stream's record -> pool ->
-//   policy/pool.c:
-//             slot of a slab, or good fit -> on a miss policy/ladder.c: finished frees, mapping,
-//             moving, waiting
-//   free:     address -> core/addr_dir.h -> segment -> thread's cache -> block -> policy/pool.c
+//   allocate: thread's cache (policy/cache.h) -> its pool (policy/pool.c): slot of a slab, or good
+//             fit -> device -> stream's record -> pool -> on a miss policy/ladder.c: finished
+//             frees, mapping, moving, waiting
+//   free:     address -> core/addr_dir.h -> segment -> thread's cache -> policy/block.c
 //
 // Most requests end in the cache, without a lock: hit.h. The rest take their pool's lock. What
 // finds nothing free takes the device's first, under which the driver is called; no pool's is held
@@ -141,9 +140,9 @@ static berm_status_t alloc_locked(berm_group_t *group, uint64_t size_bytes,
         status = berm__group_pool(group, stream, &pool);
     if (status != BERM_OK)
         return status;
-    if (!pool->is_default) // the others have been looked at
-        berm__deferred_tick_locked(pool);
     berm_cache_t *cache = cache_of_thread(pool, handle);
+    if (cache == NULL) // who has one looked at what waits before it came here
+        berm__deferred_tick_locked(pool);
     return cache != NULL ? alloc_by_pool(cache, size_bytes, alignment_bytes, true, out)
                          : alloc_without_cache(pool, size_bytes, alignment_bytes, out);
 }

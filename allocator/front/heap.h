@@ -64,11 +64,19 @@ static inline berm_device_t *berm__heap_device_opened(int ordinal) {
                : NULL;
 }
 
+// The same for questions: BERM_OK for a device that exists, or may when berm has not started, but
+// *device is NULL where it was not used yet. DEVICE.
+berm_status_t berm__heap_device_look(int ordinal, berm_device_t **device, bool *is_running);
+
 // Opens a device on first use, locks it and makes its context current, for calls that are not on
 // the data path; leave undoes that, and gives a failed call its message.
 berm_status_t berm__heap_device_enter(int ordinal, berm_device_t **device, bool *is_pushed);
 berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,
                                       const char *call);
+
+// The segment of an address, whose device is locked until the caller unlocks it; NULL, and nothing
+// locked, if it is in no segment.
+berm_segment_t *berm__heap_segment_enter(berm_addr_t addr, berm_device_t **device);
 
 // The data path.
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
@@ -83,8 +91,7 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
 // hit for them: a plain request of at most 2^62 bytes; an address of `segment`, of the cache's
 // pool.
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
-berm_status_t berm__heap_free_miss(struct berm_cache *cache, berm_segment_t *segment,
-                                   berm_addr_t addr);
+berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
 
 // Routes came or went: with one, no request is a hit that looks at nothing else (hit.h).

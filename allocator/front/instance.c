@@ -40,14 +40,21 @@ static void process_prepare(void) {
     berm__cache_mode_probe();
 }
 
-static void limit_apply(berm_device_t *device) {
+// What the options say of a device, into it.
+static void device_options_apply(berm_device_t *device, bool has_new_limit) {
     const berm_options_t *options = &berm__heap.options;
-    uint64_t limit = options->limit_bytes;
+    device->headroom_pct = options->headroom_pct;
+    device->remap_is_off = options->remap == BERM_REMAP_OFF;
+    device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
+    device->gpu.syncs_edits = options->sync_edits;
+    berm__decay_set(&device->decay, options->decay_ms);
+    if (!has_new_limit)
+        return;
+    device->limit_bytes = options->limit_bytes;
     if (options->memory_fraction > 0) {
         double share = options->memory_fraction * (double)device->gpu.memory_bytes;
-        limit = berm__min_u64(limit, (uint64_t)share);
+        device->limit_bytes = berm__min_u64(device->limit_bytes, (uint64_t)share);
     }
-    device->limit_bytes = limit;
 }
 
 void berm__heap_options_apply(bool has_new_limit) {
@@ -60,13 +67,7 @@ void berm__heap_options_apply(bool has_new_limit) {
         if (device == NULL)
             continue;
         berm__mutex_lock(&device->lock);
-        device->headroom_pct = options->headroom_pct;
-        device->remap_is_off = options->remap == BERM_REMAP_OFF;
-        device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
-        device->gpu.syncs_edits = options->sync_edits;
-        berm__decay_set(&device->decay, options->decay_ms);
-        if (has_new_limit)
-            limit_apply(device);
+        device_options_apply(device, has_new_limit);
         berm__mutex_unlock(&device->lock);
     }
     atomic_store(&berm__heap.decay_ms, options->decay_ms);
@@ -146,12 +147,7 @@ static berm_status_t device_open_locked(int ordinal, berm_device_t **out) {
         berm__mem_free(device, sizeof *device);
         return status;
     }
-    device->headroom_pct = heap->options.headroom_pct;
-    device->remap_is_off = heap->options.remap == BERM_REMAP_OFF;
-    device->remap_is_alias = heap->options.remap == BERM_REMAP_ALIAS;
-    device->gpu.syncs_edits = heap->options.sync_edits;
-    berm__decay_set(&device->decay, heap->options.decay_ms);
-    limit_apply(device);
+    device_options_apply(device, true);
     atomic_store_explicit(&heap->devices[ordinal], device, memory_order_release);
     *out = device;
     return BERM_OK;
@@ -170,6 +166,19 @@ berm_status_t berm__heap_device(int ordinal, berm_device_t **out) {
     if (status != BERM_OK)
         return berm__error_set(status, "device %d cannot be used: %s", ordinal,
                                berm_status_text(status));
+    return BERM_OK;
+}
+
+berm_status_t berm__heap_device_look(int ordinal, berm_device_t **device, bool *is_running) {
+    *device = NULL;
+    berm_status_t status = berm__heap_peek(is_running);
+    if (status != BERM_OK)
+        return status;
+    *device = berm__heap_device_opened(ordinal);
+    bool is_unknown = ordinal < 0 || ordinal >= BERM_DEVICES_MAX ||
+                      (*is_running && ordinal >= berm__heap.drv.device_count);
+    if (is_unknown)
+        return berm__error_set(BERM_ERROR_DEVICE, "no device %d", ordinal);
     return BERM_OK;
 }
 
@@ -196,6 +205,21 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
         return berm__error_set(status, "%s, device %d: %s", call, device->gpu.ordinal,
                                berm_status_text(status));
     return BERM_OK;
+}
+
+berm_segment_t *berm__heap_segment_enter(berm_addr_t addr, berm_device_t **device) {
+    bool is_running = atomic_load(&berm__heap.state) == BERM_HEAP_RUNNING;
+    berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
+    if (segment == NULL)
+        return NULL;
+    // A plain segment may go meanwhile, and its record be another's; its device's it stays.
+    *device = BERM_CONTAINER_OF(segment->gpu, berm_device_t, gpu);
+    berm__mutex_lock(&(*device)->lock);
+    segment = berm__addr_dir_find(&berm__heap.dir, addr);
+    if (segment != NULL && segment->gpu == &(*device)->gpu)
+        return segment;
+    berm__mutex_unlock(&(*device)->lock);
+    return NULL;
 }
 
 berm_status_t berm__heap_stop(size_t *live_blocks) {

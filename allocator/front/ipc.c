@@ -80,12 +80,11 @@ berm_status_t berm_ipc_export(berm_addr_t addr, unsigned char handle[BERM_IPC_HA
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK)
         return status;
-    berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
+    berm_device_t *device;
+    berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL) {
-        status = is_running ? berm__import_or_unknown(addr) : BERM_ERROR_ADDRESS_UNKNOWN;
+        status = berm__import_or_unknown(addr);
     } else {
-        berm_device_t *device = BERM_CONTAINER_OF(segment->gpu, berm_device_t, gpu);
-        berm__mutex_lock(&device->lock);
         status = export_locked(segment, addr, handle, offset_bytes);
         berm__mutex_unlock(&device->lock);
     }

@@ -9,27 +9,6 @@ static berm_status_t pin_error(berm_status_t status, const char *call, berm_addr
                            berm_status_text(status));
 }
 
-// The pool of an address, locked, and its device, locked before; NULL: foreign, nothing is locked.
-static berm_segment_t *address_enter(berm_addr_t addr, berm_device_t **device) {
-    berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, addr);
-    if (segment == NULL)
-        return NULL;
-    *device = BERM_CONTAINER_OF(segment->gpu, berm_device_t, gpu);
-    berm__mutex_lock(&(*device)->lock);
-    segment = berm__addr_dir_find(&berm__heap.dir, addr); // it may have gone meanwhile
-    if (segment != NULL && segment->gpu == &(*device)->gpu) {
-        berm__mutex_lock(&((berm_pool_t *)segment->pool)->lock);
-        return segment;
-    }
-    berm__mutex_unlock(&(*device)->lock);
-    return NULL;
-}
-
-static void address_leave(berm_device_t *device, berm_segment_t *segment) {
-    berm__mutex_unlock(&((berm_pool_t *)segment->pool)->lock);
-    berm__mutex_unlock(&device->lock);
-}
-
 berm_status_t berm_pin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
     berm_device_t *device;
     bool is_running;
@@ -38,14 +17,17 @@ berm_status_t berm_pin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK)
         return status;
-    berm_segment_t *segment = is_running ? address_enter(addr, &device) : NULL;
+    berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL)
         return pin_error(BERM_ERROR_ADDRESS_UNKNOWN, "berm_pin", addr);
     berm_block_t block;
+    berm_pool_t *pool = segment->pool;
+    berm__mutex_lock(&pool->lock);
     status = berm__pool_block_find(segment, addr, &block);
     if (status == BERM_OK)
         status = berm__pin_add(&block, callback, arg);
-    address_leave(device, segment);
+    berm__mutex_unlock(&pool->lock);
+    berm__mutex_unlock(&device->lock);
     return pin_error(status, "berm_pin", addr);
 }
 
@@ -55,11 +37,14 @@ berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK)
         return status;
-    berm_segment_t *segment = is_running ? address_enter(addr, &device) : NULL;
+    berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL)
         return pin_error(BERM_ERROR_ADDRESS_UNKNOWN, "berm_unpin", addr);
-    status = berm__pin_remove(segment->pool, addr, callback, arg);
-    address_leave(device, segment);
+    berm_pool_t *pool = segment->pool;
+    berm__mutex_lock(&pool->lock);
+    status = berm__pin_remove(pool, addr, callback, arg);
+    berm__mutex_unlock(&pool->lock);
+    berm__mutex_unlock(&device->lock);
     return pin_error(status, "berm_unpin", addr);
 }
 

@@ -87,7 +87,7 @@ berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_o
 }
 
 static void routes_end(uint64_t serial, bool all) {
-    (void)berm__route_remove(serial, all);
+    berm__route_remove(serial, all);
     berm__heap_hits_update();
 }
 
@@ -223,15 +223,11 @@ berm_status_t berm_pool_stats_read(int ordinal, berm_pool_id_t id, berm_pool_sta
     bool is_running;
     if (stats == NULL)
         return berm__error_set(BERM_ERROR_ARGUMENT, "berm_pool_stats_read: stats is NULL");
-    berm_status_t status = berm__heap_peek(&is_running);
+    berm_device_t *device;
+    berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
     if (status != BERM_OK)
         return status;
-    bool is_unknown = ordinal < 0 || ordinal >= BERM_DEVICES_MAX ||
-                      (is_running && ordinal >= berm__heap.drv.device_count);
-    if (is_unknown)
-        return berm__error_set(BERM_ERROR_DEVICE, "no device %d", ordinal);
     berm_pool_stats_t filled = {.size = sizeof filled, .device = ordinal};
-    berm_device_t *device = berm__heap_device_opened(ordinal);
     status = device != NULL ? stats_fill(device, id, &filled)
                             : (berm__pool_id_is_default(id) ? BERM_OK : BERM_ERROR_POOL_UNKNOWN);
     if (status != BERM_OK)

@@ -77,11 +77,10 @@ berm_status_t berm__route_add(int device, uint64_t serial, berm_pool_id_t id,
 }
 
 // Takes routes off, newest first, until `most` are; serial 0 is every route.
-static uint32_t routes_take(uint64_t serial, uint32_t most) {
-    uint32_t taken = 0;
+static void routes_take(uint64_t serial, uint32_t most) {
     berm__mutex_lock(&routes.lock);
     _Atomic(route_t *) *at = &routes.newest;
-    for (route_t *route = atomic_load(at); route != NULL && taken < most; route = atomic_load(at)) {
+    for (route_t *route = atomic_load(at); route != NULL && most > 0; route = atomic_load(at)) {
         if (serial != 0 && route->serial != serial) {
             at = &route->next;
             continue;
@@ -90,16 +89,15 @@ static uint32_t routes_take(uint64_t serial, uint32_t most) {
         (void)atomic_fetch_sub(&berm__route_count, 1);
         readers_wait();
         berm__mem_free(route, sizeof *route);
-        taken++;
+        most--;
     }
     berm__mutex_unlock(&routes.lock);
-    return taken;
 }
 
-uint32_t berm__route_remove(uint64_t serial, bool all) {
-    return routes_take(serial, all ? UINT32_MAX : 1);
+void berm__route_remove(uint64_t serial, bool all) {
+    routes_take(serial, all ? UINT32_MAX : 1);
 }
 
 void berm__route_clear(void) {
-    (void)routes_take(0, UINT32_MAX);
+    routes_take(0, UINT32_MAX);
 }

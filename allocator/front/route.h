@@ -28,8 +28,8 @@ bool berm__route_find(int device, berm_stream_t stream, berm_pool_id_t *id);
 // Adds a route to a group, by its serial number and id. OUT_OF_HOST_MEMORY.
 berm_status_t berm__route_add(int device, uint64_t serial, berm_pool_id_t id,
                               berm_pool_filter_fn filter, void *context);
-// Takes the newest route to the group off, or all of them; returns how many went.
-uint32_t berm__route_remove(uint64_t serial, bool all);
+// Takes the newest route to the group off, or all of them.
+void berm__route_remove(uint64_t serial, bool all);
 // All routes of all devices: the heap ends.
 void berm__route_clear(void);
 

@@ -87,12 +87,11 @@ berm_status_t berm__share_export(const char *call, berm_addr_t addr, berm_export
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK)
         return status;
-    berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
+    berm_device_t *device;
+    berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL) {
-        status = is_running ? berm__import_or_unknown(addr) : BERM_ERROR_ADDRESS_UNKNOWN;
+        status = berm__import_or_unknown(addr);
     } else {
-        berm_device_t *device = ((berm_pool_t *)segment->pool)->device;
-        berm__mutex_lock(&device->lock);
         status = export_locked(segment, addr, exported);
         berm__mutex_unlock(&device->lock);
     }

@@ -60,26 +60,12 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     berm__mutex_unlock(&device->lock);
 }
 
-// BERM_OK for a device that exists; *device is NULL where it was not used yet or berm does not run.
-static berm_status_t device_look(int ordinal, berm_device_t **device, bool *is_running) {
-    *device = NULL;
-    berm_status_t status = berm__heap_peek(is_running);
-    if (status != BERM_OK)
-        return status;
-    *device = berm__heap_device_opened(ordinal);
-    bool is_unknown = ordinal < 0 || ordinal >= BERM_DEVICES_MAX ||
-                      (*is_running && ordinal >= berm__heap.drv.device_count);
-    if (is_unknown)
-        return berm__error_set(BERM_ERROR_DEVICE, "no device %d", ordinal);
-    return BERM_OK;
-}
-
 berm_status_t berm_stats_read(int ordinal, berm_stats_t *stats) {
     berm_device_t *device;
     bool is_running;
     if (stats == NULL)
         return berm__error_set(BERM_ERROR_ARGUMENT, "berm_stats_read: stats is NULL");
-    berm_status_t status = device_look(ordinal, &device, &is_running);
+    berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
     if (status != BERM_OK)
         return status;
     berm_stats_t filled = {.size = sizeof filled, .device = ordinal, .limit_bytes = UINT64_MAX};
@@ -94,7 +80,7 @@ berm_status_t berm_stats_read(int ordinal, berm_stats_t *stats) {
 berm_status_t berm_stats_peaks_reset(int ordinal) {
     berm_device_t *device;
     bool is_running;
-    berm_status_t status = device_look(ordinal, &device, &is_running);
+    berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
     if (status != BERM_OK || device == NULL)
         return status;
     berm__mutex_lock(&device->lock);
@@ -132,7 +118,7 @@ berm_status_t berm_largest_free_read(int ordinal, berm_stream_t stream, uint64_t
     if (size_bytes == NULL)
         return berm__error_set(BERM_ERROR_ARGUMENT, "berm_largest_free_read: size_bytes is NULL");
     *size_bytes = 0;
-    berm_status_t status = device_look(ordinal, &device, &is_running);
+    berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
     if (status != BERM_OK || device == NULL)
         return status;
     berm__mutex_lock(&device->lock);

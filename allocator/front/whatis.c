@@ -99,19 +99,14 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
     if (status != BERM_OK)
         return status;
     *whatis = (berm_whatis_t){.size = sizeof *whatis, .device = -1, .stream = BERM_STREAM_NONE};
-    berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
+    berm_device_t *device;
+    berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL) {
-        if (is_running)
-            import_describe(addr, whatis);
+        import_describe(addr, whatis);
         return BERM_OK;
     }
-    // A plain segment may have gone meanwhile, and its record be another's; its device's it stays.
-    berm_device_t *device = BERM_CONTAINER_OF(segment->gpu, berm_device_t, gpu);
-    berm__mutex_lock(&device->lock);
     berm__device_freeze(device);
-    segment = berm__addr_dir_find(&berm__heap.dir, addr);
-    if (segment != NULL && segment->gpu == &device->gpu)
-        address_describe(segment, addr, whatis);
+    address_describe(segment, addr, whatis);
     berm__device_thaw(device);
     berm__mutex_unlock(&device->lock);
     return BERM_OK;

@@ -126,12 +126,8 @@ static berm_status_t range_retire(berm_pool_t *pool, berm_segment_t *segment, be
     if (status == BERM_OK) {
         pool->device->phys.stale_mappings -= range->mappings;
         range->mappings = 0;
-        (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_VOID);
-    } else {
-        berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
-        segment->poisoned_bytes += range->size_bytes;
-        pool->device->poisoned_bytes += range->size_bytes;
     }
+    berm__range_unmapped(pool, segment, range, status);
     berm__mutex_unlock(&pool->lock);
     return status;
 }

@@ -3,10 +3,9 @@
 //
 // Invariants (docs/invariants.md):
 //   I30  a STALE range is whole granules without handles, in its segment's list once, under a
-//   ticket
-//        its stream gave out; stale_mappings of the device is the sum of theirs and of those that
-//        could not be unmapped; a handle is in the
-//        `aliased` lists of a pool exactly if it names them and is not mapped anew
+//        ticket its stream gave out; stale_mappings of the device is the sum of theirs and of those
+//        that could not be unmapped; a handle is in the `aliased` lists of a pool exactly if it
+//        names them
 #ifndef BERM_POLICY_ALIAS_H
 #define BERM_POLICY_ALIAS_H
 

@@ -2,8 +2,8 @@
 // Thread caches: see cache.h for who may touch what, and for invariant I21.
 //
 // A bin holds at most 32 slots and 256 KiB; a fill takes half of that from one slab, a bin that is
-// full gives half back. Of large blocks the last few are kept: what a loop frees and asks for
-// again.
+// full passes half on, to the exchange or back. Of large blocks the last one is kept: what a loop
+// frees and asks for again.
 #include "policy/cache.h"
 
 #include <linux/membarrier.h>

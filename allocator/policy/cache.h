@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Thread caches: what one thread has freed into one pool and may take again without a lock.
 //
-// A cached block is, for the pool, still out: its range is LIVE, its slot taken; only its state
+// A cached block is, for the pool, still out: its range or slot stays taken, and only the state
 // byte says CACHED. Whoever needs everything (a miss, a trim, the audit) drains the caches first,
 // so the pool's invariants are stated without them.
 //
@@ -9,7 +9,8 @@
 //   the owner   between enter and leave; or holding the device's lock
 //   others      holding the device's lock, after claiming it (berm__caches_claim)
 // What is moved between a cache and its pool needs the pool's lock as well. An owner that is inside
-// takes no lock but its pool's, so that a claim, made with no pool's lock held, waits briefly.
+// takes no lock of a lower rank than its pool's, so that a claim, made with no pool's lock held,
+// waits briefly.
 // The owner marks itself busy with a plain store; the claimer pays for the order between them with
 // membarrier(2). Where the kernel has none, the owner's mark is an atomic exchange instead.
 //
@@ -24,7 +25,6 @@
 // Invariants (docs/invariants.md), while claimed:
 //   I21  every block in a cache or an exchange is CACHED, of its pool, once; bytes is the sum of
 //        their sizes
-//
 #ifndef BERM_POLICY_CACHE_H
 #define BERM_POLICY_CACHE_H
 

@@ -14,7 +14,8 @@
 //
 // Age counts from the first tick that sees the bytes idle, so a bound on what is held is kept as
 // long as ticks come about once a step: those of the background thread do. A tick never waits for
-// the device, and takes only what no queued work uses; what it cannot take yet, the next one does.
+// the device (but where cuMemFree of plain memory, or sync_edits, does), and takes only what no
+// queued work uses; what it cannot take yet, the next one does.
 //
 // Locks: the device's; its context is current in a tick.
 #ifndef BERM_POLICY_DECAY_H

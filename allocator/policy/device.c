@@ -35,18 +35,22 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     return BERM_OK;
 }
 
-uint64_t berm__device_cached_bytes(berm_device_t *device) {
+// Reserved bytes that a figure does not have. While threads' counts are not merged it may be off
+// either way, below zero and above what is reserved.
+static uint64_t reserved_beyond(berm_device_t *device, const berm_figure_t *figure) {
+    uint64_t reserved = device->phys.reserved_bytes;
     berm__mutex_lock(&device->figures_lock);
-    uint64_t active_bytes = device->active.current;
+    int64_t used = (int64_t)figure->current;
     berm__mutex_unlock(&device->figures_lock);
-    return device->phys.reserved_bytes - active_bytes;
+    return used < 0 ? reserved : reserved - berm__min_u64(reserved, (uint64_t)used);
+}
+
+uint64_t berm__device_cached_bytes(berm_device_t *device) {
+    return reserved_beyond(device, &device->active);
 }
 
 uint64_t berm__device_unallocated_bytes(berm_device_t *device) {
-    berm__mutex_lock(&device->figures_lock);
-    uint64_t allocated_bytes = device->allocated.current;
-    berm__mutex_unlock(&device->figures_lock);
-    return device->phys.reserved_bytes - allocated_bytes;
+    return reserved_beyond(device, &device->allocated);
 }
 
 // --- streams -----------------------------------------------------------------------------------

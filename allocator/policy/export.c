@@ -47,11 +47,5 @@ void berm__export_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_
     (void)berm__phys_release_leaving(&pool->device->phys); // what stays is tried again later
     berm__gpu_leave(gpu, is_pushed);
     berm__mutex_lock(&pool->lock);
-    if (status == BERM_OK) {
-        (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_VOID);
-        return;
-    }
-    berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
-    segment->poisoned_bytes += range->size_bytes;
-    pool->device->poisoned_bytes += range->size_bytes;
+    berm__range_unmapped(pool, segment, range, status);
 }

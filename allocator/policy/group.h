@@ -22,9 +22,8 @@
 //
 // Invariants (docs/invariants.md):
 //   I23  every pool is in the list of its group once; the default group has one pool a stream,
-//   which
-//        is the stream's `pool`, other groups have one, but for captures (above); pool_count of a
-//        stream counts all of them; segments of a pool use the store of its group
+//        which is the stream's `pool`, other groups have one, but for captures (above); pool_count
+//        of a stream counts all of them; segments of a pool use the store of its group
 //   I24  a spare pool has no group, no stream, no block and no memory
 //   I25  released_count of the device is the number of groups with a use count of 0; one of them
 //        waits for a ticket that the context gave out, or for none; a group in use waits for none

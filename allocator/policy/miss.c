@@ -241,11 +241,10 @@ static void hole_poison(berm_pool_t *pool, window_t *window, uint64_t first, uin
     berm_segment_t *segment = window->segment;
     unsigned lg = segment->gpu->lg_granule;
     berm_range_t *poisoned = berm__ranges_carve(&segment->ranges, window->busy, first << lg,
-                                                count << lg, BERM_RANGE_POISONED);
+                                                count << lg, BERM_RANGE_BUSY);
     berm_range_t *before = poisoned->prev, *after = poisoned->next;
-    segment->poisoned_bytes += poisoned->size_bytes;
-    pool->device->poisoned_bytes += poisoned->size_bytes;
-    // Another window may be BUSY next to this one only under another thread's device lock: never.
+    berm__range_poison(pool, segment, poisoned);
+    // What is BUSY beside it is of this window: the device's lock is held for each.
     if (before != NULL && berm__range_state(before) == BERM_RANGE_BUSY)
         window_settle(segment, before);
     window->busy = after != NULL && berm__range_state(after) == BERM_RANGE_BUSY ? after : NULL;

@@ -107,12 +107,6 @@ static berm_status_t addresses_take(berm_pool_t *pool, uint64_t size_bytes,
     return status == BERM_ERROR_STATE ? BERM_ERROR_OUT_OF_ADDRESSES : status;
 }
 
-static void range_poison(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
-    berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
-    segment->poisoned_bytes += range->size_bytes;
-    pool->device->poisoned_bytes += range->size_bytes;
-}
-
 berm_status_t berm__owned_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                               berm_place_t *place) {
     berm_place_t busy;
@@ -131,7 +125,7 @@ berm_status_t berm__owned_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
     berm__mutex_lock(&pool->lock);
     pool->range_nodes_promised -= 2;
     if (status == BERM_ERROR_CORRUPTION) {
-        range_poison(pool, busy.segment, busy.range);
+        berm__range_poison(pool, busy.segment, busy.range);
         status = BERM_ERROR_DRIVER;
     } else if (status == BERM_OK) {
         berm__ranges_lift(&busy.segment->ranges, busy.range, BERM_RANGE_LIVE);

@@ -90,13 +90,10 @@ static berm_segment_t *segment_choose(berm_pool_t *pool, uint64_t bytes, bool ma
 static berm_status_t segment_release(berm_pool_t *pool, berm_segment_t *segment) {
     berm_status_t status = berm__plain_free(segment);
     berm__mutex_lock(&pool->lock);
-    if (status == BERM_OK) {
+    if (status == BERM_OK)
         berm__plain_forget(segment);
-    } else {
-        berm__ranges_lift(&segment->ranges, segment->ranges.first, BERM_RANGE_POISONED);
-        segment->poisoned_bytes += segment->span_bytes;
-        pool->device->poisoned_bytes += segment->span_bytes;
-    }
+    else
+        berm__range_poison(pool, segment, segment->ranges.first);
     berm__mutex_unlock(&pool->lock);
     return status;
 }
@@ -123,8 +120,7 @@ berm_status_t berm__plain_release(berm_pool_t *pool, uint64_t bytes, bool may_ex
     return status;
 }
 
-// The lowest ticket that has not passed among segments that are wholly free; 0 if none.
-static uint64_t cheapest_ticket(berm_pool_t *pool) {
+uint64_t berm__plain_cheapest_ticket(berm_pool_t *pool) {
     uint64_t cheapest = 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link) {
@@ -135,16 +131,6 @@ static uint64_t cheapest_ticket(berm_pool_t *pool) {
     }
     berm__mutex_unlock(&pool->lock);
     return cheapest;
-}
-
-berm_status_t berm__plain_wait(berm_pool_t *pool, bool *waited) {
-    uint64_t cheapest = berm__group_may_move(pool->group) ? cheapest_ticket(pool) : 0;
-    *waited = false;
-    if (cheapest == 0)
-        return BERM_OK;
-    berm_status_t status = berm__stream_wait(pool->stream, cheapest);
-    *waited = status == BERM_OK;
-    return status;
 }
 
 // --- a miss ------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@
 //   I15  every AWAITED block has exactly one deferred entry, with at least one use
 //
 // Locks: the pool's, for all of it, but for the state and records of blocks that a thread's cache
-// holds, which are its owner's (cache.h). It is taken after the device's, and never held over a
-// driver call: what a call works on is BUSY meanwhile. Entries leave the queue of deferred frees,
-// and the pool changes hands, under the device's lock as well.
+// holds, which are its owner's (cache.h), and what the fields say is under the device's. It is
+// taken after the device's, and never held over a driver call: what a call works on is BUSY
+// meanwhile. Entries leave the queue of deferred frees, and the pool changes hands, under both.
 #ifndef BERM_POLICY_POOL_H
 #define BERM_POLICY_POOL_H
 
@@ -61,7 +61,7 @@ enum {
 typedef enum berm_slot_state {
     BERM_SLOT_FREE,   // not taken
     BERM_SLOT_LIVE,   // taken, a caller's
-    BERM_SLOT_CACHED, // taken, in a thread's cache or awaited
+    BERM_SLOT_CACHED, // taken, in a thread's cache, an exchange or awaited
     BERM_SLOT_HELD,   // taken, free but for its pins
 } berm_slot_state_t;
 
@@ -83,7 +83,7 @@ typedef struct berm_slab {
     uint8_t size_class;
     uint8_t fullness;                // which list it is in
     const void *user;                // the thread cache that fills from it, so that no two share it
-    uint64_t taken[BERM_SLAB_WORDS]; // live, cached by a thread, or awaited
+    uint64_t taken[BERM_SLAB_WORDS]; // live, cached, awaited or held
     berm_segment_t *segment;
     berm_range_t *range; // its home, LIVE
     berm_list_t link;
@@ -125,9 +125,11 @@ typedef struct berm_pool {
     berm_list_t partial[BERM_SIZE_CLASS_COUNT][BERM_SLAB_FULLNESS];
     berm_list_t empties[BERM_SIZE_CLASS_COUNT]; // at most one slab each
     uint64_t taken_blocks;
-    uint64_t used_ticket; // last ticket of the stream under which something was freed into it
-    // Of pools of other groups than the default, under both locks: the capture that allocates from
-    // it, as far as is known, and the number that its requests are above.
+    // Of pools of other groups than the default. Changed under both locks: the last ticket of the
+    // stream under which something was freed into it.
+    uint64_t used_ticket;
+    // Under the device's lock: the capture that allocates from it, as far as is known, and the
+    // number that its requests are above.
     uint64_t capture_id, capture_index;
     berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
     uint64_t range_nodes_promised;  // range nodes that open windows may still need
@@ -177,6 +179,13 @@ berm_pool_live_t berm__pool_live_read(const berm_pool_t *pool);
 bool berm__pool_park(berm_pool_t *pool);
 // Frees an empty pool's records; nothing of it is mapped.
 void berm__pool_destroy(berm_pool_t *pool);
+
+// A range of unknown state after an error of the driver: never used again. Both locks are held.
+void berm__range_poison(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
+// A range that was BUSY, or STALE, while the driver unmapped it: VOID, or POISONED where it failed.
+// Both locks are held.
+void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                          berm_status_t status);
 
 // Adds a segment with room for `size_bytes`. Locked. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
@@ -293,8 +302,8 @@ berm_status_t berm__plain_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
 // stay are passed by.
 berm_status_t berm__plain_release(berm_pool_t *pool, uint64_t bytes, bool may_exceed,
                                   uint64_t *released_bytes);
-// Waits for the cheapest wholly free segment; *waited false if there is none.
-berm_status_t berm__plain_wait(berm_pool_t *pool, bool *waited);
+// The lowest ticket that has not passed among segments that are wholly free; 0 if none.
+uint64_t berm__plain_cheapest_ticket(berm_pool_t *pool);
 // Bytes of wholly free segments, their work passed or not.
 uint64_t berm__plain_free_bytes(berm_pool_t *pool, bool counts_awaited);
 
@@ -341,7 +350,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
 
 // Takes whole free handles whose tickets have passed away from their addresses, smallest free run
 // first, up to `granules`; they become idle. *taken is how many granules. Of this pool, then of
-// others of its store; groups whose pages must stay are passed by. (steal.c)
+// others of its store; groups whose pages must stay are passed by, and all while a capture forbids
+// mappings to change (sync_edits). (steal.c)
 berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
 // The same of one pool, until *taken is `granules`; segments of a plain pool go back to the driver
 // instead, and *taken may come out higher.

@@ -103,18 +103,6 @@ static berm_status_t batch_pick(berm_pool_t *pool, uint64_t most, batch_t *batch
     return BERM_OK;
 }
 
-// What became of a run: VOID, or POISONED where the driver refused. The pool's lock is held.
-static void run_settle(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
-                       berm_status_t status) {
-    if (status == BERM_OK) {
-        (void)berm__ranges_settle(&segment->ranges, range, BERM_RANGE_VOID);
-        return;
-    }
-    berm__ranges_lift(&segment->ranges, range, BERM_RANGE_POISONED);
-    segment->poisoned_bytes += range->size_bytes;
-    pool->device->poisoned_bytes += range->size_bytes;
-}
-
 // Unmaps the runs of a batch. After a failure the rest become free again, as they were.
 static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64_t *taken) {
     berm_status_t statuses[BATCH_MAX], status = BERM_OK;
@@ -129,7 +117,7 @@ static berm_status_t batch_unmap(berm_pool_t *pool, const batch_t *batch, uint64
     for (unsigned i = 0; i < batch->count; i++) {
         berm_segment_t *segment = batch->runs[i].segment;
         if (i < done)
-            run_settle(pool, segment, batch->runs[i].range, statuses[i]);
+            berm__range_unmapped(pool, segment, batch->runs[i].range, statuses[i]);
         else
             (void)berm__ranges_settle(&segment->ranges, batch->runs[i].range, BERM_RANGE_FREE);
     }
@@ -151,8 +139,11 @@ berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *t
         return BERM_OK;
     if (berm__pool_is_plain(pool))
         return segments_release(pool, granules, taken);
+    berm_status_t status = berm__device_edits_check(pool->device);
+    if (status != BERM_OK)
+        return status == BERM_ERROR_CAPTURE ? BERM_OK : status;
     (void)berm__small_flush_locking(pool);
-    berm_status_t status = berm__stream_poll(pool->stream);
+    status = berm__stream_poll(pool->stream);
     if (status == BERM_OK)
         status = berm__alias_retire(pool);
     bool has_more = true;
@@ -224,10 +215,11 @@ static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
 }
 
 berm_status_t berm__steal_wait(berm_pool_t *pool, bool *waited) {
-    if (berm__pool_is_plain(pool))
-        return berm__plain_wait(pool, waited);
-    uint64_t cheapest = berm__group_may_move(pool->group) ? pool_cheapest_ticket(pool) : 0;
+    uint64_t cheapest = 0;
     *waited = false;
+    if (berm__group_may_move(pool->group))
+        cheapest = berm__pool_is_plain(pool) ? berm__plain_cheapest_ticket(pool)
+                                             : pool_cheapest_ticket(pool);
     if (cheapest == 0)
         return BERM_OK;
     berm_status_t status = berm__stream_wait(pool->stream, cheapest);

@@ -46,8 +46,9 @@ typedef struct berm_stream {
     // and of no use to the device's store.
     berm_cu_context_t context; // NULL: the device's primary one, or not known
     bool is_elsewhere;         // surely or perhaps not of the device's context
-    bool
-        is_retired; // the caller destroyed it: no driver call may name it; device's and pool's lock
+    // The caller destroyed it: no driver call may name it. Changed under the device's lock, that of
+    // the list and those of its pools; read under any of them.
+    bool is_retired;
     atomic_bool is_open_used;         // something may hold the open ticket
     atomic_uint_fast64_t open_ticket; // from BERM_TICKET_NONE + 1
     uint64_t passed_ticket;           // under the device's lock, as all that is not said otherwise
@@ -56,8 +57,8 @@ typedef struct berm_stream {
     struct berm_pool *pool;           // of the default group; NULL: nothing yet
     uint32_t pool_count;              // pools of this stream, in all groups
     atomic_uint_fast64_t await_count; // freed blocks that wait for it
-    atomic_uint_fast64_t
-        use_count;             // who needs the record: berm_use_t that name it, frees under way
+    // Who needs the record: berm_use_t that name it, frees under way.
+    atomic_uint_fast64_t use_count;
     uint64_t *host_waits;      // the device's count
     const berm_watch_t *watch; // the device's; NULL: nothing is captured
 } berm_stream_ref_t;

@@ -39,8 +39,11 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
         if (status == BERM_OK && berm__group_may_move(pool->group))
             status = pool_quiesce(pool);
     unsigned lg = device->gpu.lg_granule;
-    while (status == BERM_OK && berm__device_cached_bytes(device) > keep_bytes) {
-        uint64_t excess = berm__device_cached_bytes(device) - keep_bytes, taken = 0;
+    while (status == BERM_OK) {
+        uint64_t cached = berm__device_cached_bytes(device), taken = 0;
+        if (cached <= keep_bytes)
+            break;
+        uint64_t excess = cached - keep_bytes;
         uint64_t granules = (excess + device->gpu.granule_bytes - 1) >> lg;
         uint64_t idle = berm__phys_idle_granules(&device->phys);
         uint64_t reserved = device->phys.reserved_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segments: see segment.h for the layout and for invariants I5 to I7.
+// Segments: see segment.h for the layout and for its invariants.
 //
 // The per-granule and per-cell tables cover all of the span and are host address space only until
 // they are written: 16 bytes a granule and 8 bytes a cell of what was ever used.

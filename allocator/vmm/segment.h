@@ -10,21 +10,21 @@
 //
 // Invariants (docs/invariants.md), beside I1 to I4 of its ranges:
 //   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are
-//   whole
-//       granules, and so are POISONED ones, which may have handles or not, and STALE ones, which
-//       have none
+//       whole granules, and so are POISONED ones, which may have handles or not, and STALE ones,
+//       which have none
 //   I6  a handle of n granules stands in handle_of n times in a row, and names this segment
 //   I7  every LIVE range that is no slab has its cell point to it, every cell of a slab to the
 //       slab; every other cell is 0
-//   I28 the one handle of a plain segment is all of it, nothing is VOID, and the span lies within
-//       the allocation
 //   I8  the ticket of a granule with a handle is one that the pool's stream has given out
 //   I22 its handles are of its store, and mapped_bytes is the sum of them
+//   I28 the one handle of a plain segment is all of it, nothing is VOID, and the span lies within
+//       the allocation
 //
 // Locks: handle_of and the driver's view of the addresses are under the device's lock; ranges,
 // tickets and cells under the pool's, but for the tickets of granules that are being mapped or
-// unmapped, whose ranges are BUSY. Cells may be read without a lock by who holds a live block
-// (policy above).
+// unmapped, whose ranges are BUSY. Handles change only under such ranges, so who holds the pool's
+// lock may read those of ranges that are not BUSY. Cells may be read without a lock by who holds a
+// live block (policy above).
 #ifndef BERM_VMM_SEGMENT_H
 #define BERM_VMM_SEGMENT_H
 

@@ -539,6 +539,22 @@ Test(capture, mappings_that_need_a_wait_do_not_change) {
     BERM_TEST_END();
 }
 
+Test(capture, a_tick_changes_no_mapping_that_needs_a_wait) {
+    capture_prepare(&(heap_fixture_options_t){.berm = "sync_edits:on,decay_ms:0"});
+    berm_addr_t kept = heap_alloc(MIB, stream);
+    heap_free(heap_alloc(20 * MIB, other), other);
+    heap_capture_begin(stream, HEAP_CAPTURE_RELAXED);
+    for (int i = 0; i < 2; i++) // the second knows that the work has passed
+        EXPECT(BERM_OK, berm_decay_tick(0));
+    cr_assert(heap_capture_is_whole(stream) && stats_of(0).poisoned_bytes == 0);
+    cr_assert(stats_of(0).reserved_bytes.current > 20 * MIB);
+    heap_capture_drop(stream);
+    EXPECT(BERM_OK, berm_decay_tick(0));
+    cr_assert(stats_of(0).reserved_bytes.current <= 4 * MIB);
+    heap_free(kept, stream);
+    BERM_TEST_END();
+}
+
 // A capture that is broken or abandoned, with its route and its pool.
 Test(capture, an_abandoned_capture) {
     capture_prepare(NULL);

@@ -6,6 +6,7 @@
 
 #include "berm_share.h"
 #include "tests/api/api_test.h"
+#include "tests/support/capture.h"
 #include "tests/support/other_process.h"
 
 enum {
@@ -126,6 +127,31 @@ Test(ipc, the_driver_refuses, .timeout = 60) {
     other_process_tell(other.socket_fd);
     other_process_hear(other.socket_fd);
     EXPECT(BERM_OK, berm_shutdown(NULL)); // which closes what is open
+    BERM_TEST_END();
+    other_finish(&other);
+}
+
+Test(ipc, a_close_breaks_no_capture, .timeout = 60) {
+    other_process_t other = other_process_start("exporter", 0, SOCK_STREAM);
+    message_t messages[BLOCKS];
+    berm_addr_t addrs[BLOCKS];
+    messages_receive(&other, messages);
+    begin(0);
+    void *stream = heap_stream_create();
+    heap_free(heap_alloc(BLOCK_BYTES, stream), stream); // berm has seen it
+    for (int i = 0; i < BLOCKS; i++) {
+        EXPECT(BERM_OK, berm_ipc_open(messages[i].handle, 0, messages[i].offset_bytes, &addrs[i]));
+        at(addrs[i])[5] = 7;
+    }
+    heap_capture_begin(stream, HEAP_CAPTURE_GLOBAL);
+    EXPECT(BERM_OK, berm_ipc_close(addrs[0])); // the other address keeps the handle open
+    EXPECT(BERM_ERROR_CAPTURE, berm_ipc_close(addrs[1]));
+    cr_assert(heap_capture_is_whole(stream) && simcuda_calls("cuIpcCloseMemHandle") == 0);
+    heap_capture_drop(stream);
+    EXPECT(BERM_OK, berm_ipc_close(addrs[1]));
+    cr_assert(simcuda_calls("cuIpcCloseMemHandle") == 1);
+    other_process_tell(other.socket_fd);
+    other_process_hear(other.socket_fd);
     BERM_TEST_END();
     other_finish(&other);
 }

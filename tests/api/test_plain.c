@@ -2,6 +2,7 @@
 // Plain memory, from outside: a device without virtual memory management, and backing:plain on one
 // that has it.
 #include "tests/api/api_test.h"
+#include "tests/support/capture.h"
 
 static void plain_begin(uint64_t memory_bytes) {
     heap_fixture_begin(
@@ -95,6 +96,26 @@ Test(plain, memory_that_is_in_use_is_waited_for) {
     heap_free(block, stream);
     EXPECT(BERM_OK, berm_alloc(40 * MIB, 0, NULL, &out)); // strict: a hazard would abort
     cr_assert(stats_of(0).host_waits > 0);
+    BERM_TEST_END();
+}
+
+// A segment that a capture holds back is passed by, and another one is waited for.
+Test(plain, memory_of_a_captured_stream_is_passed_by) {
+    plain_begin(64 * MIB);
+    void *streams[2] = {heap_stream_create(), heap_stream_create()}, *third = heap_stream_create();
+    for (size_t i = 0; i < 2; i++) {
+        berm_addr_t block = heap_alloc(20 * MIB, streams[i]);
+        heap_use(streams[i], block, 20 * MIB, 50000000);
+        heap_free(block, streams[i]);
+    }
+    (void)heap_alloc(20 * MIB, third);
+    heap_capture_begin(streams[0], HEAP_CAPTURE_GLOBAL);
+    (void)heap_alloc(20 * MIB, third);
+    berm_addr_t out;
+    EXPECT(BERM_ERROR_OUT_OF_DEVICE_MEMORY, berm_alloc(20 * MIB, 0, third, &out));
+    cr_assert(heap_capture_is_whole(streams[0]));
+    heap_capture_drop(streams[0]);
+    EXPECT(BERM_OK, berm_alloc(20 * MIB, 0, third, &out));
     BERM_TEST_END();
 }
 
