@@ -115,13 +115,16 @@ berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint
 
 // --- retiring ----------------------------------------------------------------------------------
 
-// Unmaps one stale range; it is off the segment's list.
-static berm_status_t range_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
-    berm_cu_result_t result = berm__gpu_edit_begin(segment->gpu);
-    if (result == BERM_CU_SUCCESS)
-        result = BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap,
-                               segment->base + range->start_bytes, range->size_bytes);
-    berm_status_t status = berm__drv_status(result);
+// Takes the stale range at *at off the segment's list and unmaps it; where the driver refuses to
+// wait before, it stays.
+static berm_status_t range_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_t **at) {
+    berm_range_t *range = *at;
+    berm_status_t status = berm__drv_status(berm__gpu_edit_begin(segment->gpu));
+    if (status != BERM_OK)
+        return status;
+    *at = range->as.stale.next;
+    status = berm__drv_status(BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap,
+                                            segment->base + range->start_bytes, range->size_bytes));
     berm__mutex_lock(&pool->lock);
     if (status == BERM_OK) {
         pool->device->phys.stale_mappings -= range->mappings;
@@ -155,8 +158,9 @@ berm_status_t berm__alias_retire(berm_pool_t *pool) {
                 at = &range->as.stale.next;
                 continue;
             }
-            *at = range->as.stale.next;
-            berm_status_t status = range_retire(pool, segment, range);
+            berm_status_t status = range_retire(pool, segment, at);
+            if (*at == range)
+                return status;
             if (first_error == BERM_OK)
                 first_error = status;
         }
