@@ -20,6 +20,9 @@
 
 #define BERM_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
+// What a noun after a number ends in.
+#define BERM_PLURAL(number) ((number) == 1 ? "" : "s")
+
 #define BERM_CONTAINER_OF(ptr, type, member)                                                       \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 

@@ -173,12 +173,16 @@ static berm_status_t alloc_slow(berm_pool_id_t id, bool is_routed, uint64_t size
         return berm__pool_unknown("berm_alloc_from", ordinal, id);
     }
     berm_work_t after = berm__work_read(device);
-    if (BERM_UNLIKELY(status != BERM_OK))
+    uint64_t left_out = 0;
+    bool is_due = false;
+    if (BERM_UNLIKELY(status != BERM_OK)) {
         status = berm__report_shortage(device, size_bytes, stream, status);
+        is_due = berm__report_is_due(device, status, &left_out);
+    }
     berm__mutex_unlock(&device->lock);
     berm__work_log(device, size_bytes, before, after);
-    if (BERM_UNLIKELY(status != BERM_OK))
-        BERM_LOG(BERM_LOG_WARN, "%s", berm__error_text());
+    if (BERM_UNLIKELY(is_due))
+        berm__report_log(left_out);
     return status;
 }
 

@@ -106,6 +106,12 @@ void berm__heap_options_apply(bool has_new_limit);
 berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
                                     berm_stream_t handle, berm_status_t status);
 
+// Whether that failure is worth a line in the log, as at most one a second is for each device and
+// cause; *left_out is how many had none since the last. The device's lock is held.
+bool berm__report_is_due(berm_device_t *device, berm_status_t status, uint64_t *left_out);
+// Writes the line: this thread's message. No lock is held.
+void berm__report_log(uint64_t left_out);
+
 // What a slow request did, for the log: read before and after under the device's lock, and written
 // when no lock is held.
 typedef struct berm_work {

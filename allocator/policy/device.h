@@ -25,6 +25,13 @@
 #include "vmm/phys.h"
 #include "vmm/segment.h"
 
+// Log lines about failed requests, of one device and one cause.
+typedef struct berm_warned {
+    bool has_line;
+    uint64_t line_ns;  // when the last line was written
+    uint64_t left_out; // failures since then without one
+} berm_warned_t;
+
 typedef struct berm_device {
     berm_mutex_t lock;
     // Constant after opening.
@@ -51,6 +58,7 @@ typedef struct berm_device {
     uint64_t import_count, imported_bytes;
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;
+    berm_warned_t warned[3]; // out of device memory, the limit, anything else
     // Under streams_lock, which is held to look a stream up or to change the list.
     berm_mutex_t streams_lock;
     berm_list_t streams;            // berm_stream_ref_t.link; removed with `lock` held as well

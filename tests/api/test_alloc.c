@@ -150,11 +150,11 @@ Test(alloc, out_of_device_memory) {
     EXPECT(BERM_ERROR_OUT_OF_DEVICE_MEMORY, berm_alloc(30 * MIB, 0, NULL, &out));
     cr_assert(out == 0);
     EXPECT_MESSAGE("30.0 MiB wanted on device 0");
-    EXPECT_MESSAGE("largest obtainable 24 MiB");
-    EXPECT_MESSAGE("free 24 MiB");
+    EXPECT_MESSAGE("largest obtainable 24.0 MiB");
+    EXPECT_MESSAGE("free 24.0 MiB");
     EXPECT_MESSAGE("out of device memory");
-    EXPECT_MESSAGE("live 40 MiB");
-    EXPECT_MESSAGE("device 64 MiB");
+    EXPECT_MESSAGE("live 40.0 MiB");
+    EXPECT_MESSAGE("device 64.0 MiB");
     EXPECT_MESSAGE("no limit");
     berm_stats_t stats = stats_of(0);
     cr_assert(stats.out_of_memory == 1 && stats.retries >= 1);

@@ -37,7 +37,7 @@ Test(limit, is_kept_to_the_byte) {
     cr_assert(out == 0);
     EXPECT_MESSAGE("512 bytes wanted on device 0");
     EXPECT_MESSAGE("the limit stands in the way");
-    EXPECT_MESSAGE("limit 64 MiB");
+    EXPECT_MESSAGE("limit 64.0 MiB");
     cr_assert(stats_of(0).out_of_memory == 1);
     heap_free(first, NULL);
     (void)heap_alloc(31 * MIB, NULL);
