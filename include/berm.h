@@ -138,7 +138,7 @@ typedef enum berm_status {
     BERM_ERROR_DEVICE_LOST,          // the context is unusable (sticky error or device reset)
     BERM_ERROR_SHUTDOWN,             // called after berm_shutdown
     BERM_ERROR_FORKED,               // called in a child of fork()
-    BERM_ERROR_STATE,                // not allowed now, e.g. berm_init twice
+    BERM_ERROR_STATE,                // does not go with what was done before, e.g. berm_init twice
     BERM_ERROR_OPTION_UNKNOWN,       // no such option
     BERM_ERROR_OPTION_VALUE,         // a value that the option does not take
     BERM_ERROR_VERSION,              // a struct of a size that this library does not know
@@ -218,7 +218,8 @@ BERM_API berm_status_t berm_shutdown(size_t *live_blocks);
 BERM_API BERM_CHECKED berm_status_t berm_alloc(uint64_t size_bytes, int device,
                                                berm_stream_t stream, berm_addr_t *out);
 
-// The same at a multiple of `alignment` (a power of two, up to 2^32; below 512 is 512).
+// The same at a multiple of `alignment` (a power of two from 1 to 2^32; below 512 is 512; 0 is
+// refused).
 // Errors: as berm_alloc, and ALIGNMENT.
 // Driver, waits, streams: as berm_alloc.
 BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment,
@@ -334,9 +335,10 @@ typedef struct berm_pool_options {
 
 // Makes the pool `id` of `device`, or adds a use to it. NULL options: one of no traits, or whatever
 // it is already.
-// Errors: ARGUMENT (the default id, an unknown trait), VERSION, STATE (it exists with other
-// traits), UNSUPPORTED (a trait that the device does not have), DEVICE, DRIVER, DEVICE_LOST,
-// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Errors: ARGUMENT (the default id, an unknown trait, EXPORTABLE with PLAIN), VERSION, STATE (it
+// exists with other traits), UNSUPPORTED (a trait that the device does not have; EXPORTABLE where
+// the option backing makes all memory plain), DEVICE, DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY,
+// SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: on first use of a trait. Waits: never. Streams: none.
 BERM_API BERM_CHECKED berm_status_t berm_pool_create(int device, berm_pool_id_t id,
                                                      const berm_pool_options_t *options);
@@ -374,8 +376,8 @@ BERM_API BERM_CHECKED berm_status_t berm_pool_route_begin(int device, berm_pool_
 // Driver: never. Waits: for filters that run. Streams: none.
 BERM_API berm_status_t berm_pool_route_end(int device, berm_pool_id_t id);
 
-// As berm_alloc_aligned, from the pool `id`; the default id is the default pool, whatever routes
-// there are.
+// As berm_alloc_aligned (pass 1 where alignment does not matter; 0 is refused), from the pool `id`;
+// the default id is the default pool, whatever routes there are.
 // Errors: as berm_alloc_aligned, and POOL_UNKNOWN.
 // Driver: as berm_alloc_aligned, and asks whether the stream is captured. Waits, streams: as
 // berm_alloc_aligned.
@@ -389,6 +391,10 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t 
 
 // The most bytes berm may hold reserved on `device`; UINT64_MAX (the default) is no limit. A limit
 // below what is reserved now is allowed: nothing grows until it fits again; berm_trim helps.
+// It is the limit of this device only, and what berm_limit_get reads. The option `limit` is where
+// every device begins, which this call does not change: berm_option_get("limit") reads that option
+// still. berm_option_set("limit") sets it on all devices, over what this call has set before; the
+// option per_process_memory_fraction may make it lower there.
 // Errors: ARGUMENT (null out), DEVICE, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: on first use of the device. Waits: never. Streams: none.
 BERM_API berm_status_t berm_limit_set(int device, uint64_t limit_bytes);
@@ -421,7 +427,8 @@ BERM_API berm_status_t berm_decay_tick(int device);
 // Reads or sets one option by name (`berm conf` lists them). Setting an option after
 // start works where the option says so, and returns BERM_ERROR_STATE where it does not. The text
 // of a value is written to `value` (NUL-terminated, cut at `capacity` bytes).
-// Starts berm where it does not run yet.
+// Starts berm where it does not run yet. "limit" is what all devices begin with; what
+// berm_limit_set has set on one device since is not read here, and setting the option overrules it.
 // Errors: ARGUMENT, OPTION_UNKNOWN, OPTION_VALUE, STATE, SHUTDOWN, FORKED, START ERRORS.
 // Driver: when it starts berm. Waits: never. Streams: none.
 BERM_API berm_status_t berm_option_set(const char *name, const char *value);

@@ -28,7 +28,19 @@ berm_status_t berm_pin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
         status = berm__pin_add(&block, callback, arg);
     berm__mutex_unlock(&pool->lock);
     berm__mutex_unlock(&device->lock);
+    if (status == BERM_ERROR_STATE)
+        return berm__error_set(status,
+                               "berm_pin, address 0x%llx: it has a pin with this callback and arg "
+                               "already",
+                               (unsigned long long)addr);
     return pin_error(status, "berm_pin", addr);
+}
+
+static berm_status_t pin_unknown(berm_addr_t addr) {
+    return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
+                           "berm_unpin, address 0x%llx: there is no pin with this callback and "
+                           "arg: it has ended, or was never made",
+                           (unsigned long long)addr);
 }
 
 berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
@@ -39,13 +51,13 @@ berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
         return status;
     berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL)
-        return pin_error(BERM_ERROR_ADDRESS_UNKNOWN, "berm_unpin", addr);
+        return pin_unknown(addr);
     berm_pool_t *pool = segment->pool;
     berm__mutex_lock(&pool->lock);
     status = berm__pin_remove(pool, addr, callback, arg);
     berm__mutex_unlock(&pool->lock);
     berm__mutex_unlock(&device->lock);
-    return pin_error(status, "berm_unpin", addr);
+    return status == BERM_OK ? status : pin_unknown(addr);
 }
 
 void berm__heap_pins_announce(void) {

@@ -43,7 +43,8 @@ static berm_status_t group_retain(berm_device_t *device, berm_pool_id_t id, cons
     *out = berm__group_find(device, id);
     if (*out == NULL)
         return berm__group_create(device, id, traits != NULL ? *traits : traits_new, out);
-    if (traits != NULL && (*out)->traits != *traits)
+    uint32_t plain = device->gpu.is_plain ? BERM_GROUP_PLAIN : 0; // of every group there
+    if (traits != NULL && (*out)->traits != (*traits | plain))
         return BERM_ERROR_STATE;
     (*out)->use_count++;
     return BERM_OK;
@@ -67,7 +68,23 @@ static berm_status_t options_check(const berm_pool_options_t *options) {
     if ((options->traits & ~traits_known) != 0 || options->reserved_ != 0)
         return berm__error_set(BERM_ERROR_ARGUMENT, "berm_pool_create: unknown traits 0x%x",
                                options->traits & ~traits_known);
+    const uint32_t pair = BERM_POOL_EXPORTABLE | BERM_POOL_PLAIN;
+    if ((options->traits & pair) == pair)
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_pool_create: EXPORTABLE and PLAIN exclude each other: only a "
+                               "handle of the driver can be exported as a descriptor");
     return BERM_OK;
+}
+
+// An exportable pool on a device whose memory is plain throughout.
+static berm_status_t exportable_refuse(int ordinal, berm_pool_id_t id) {
+    return berm__error_set(BERM_ERROR_UNSUPPORTED,
+                           "berm_pool_create: pool {%llu, %llu} on device %d: %s, and plain "
+                           "memory is not EXPORTABLE",
+                           (unsigned long long)id.high, (unsigned long long)id.low, ordinal,
+                           berm__heap.options.backing == BERM_BACKING_PLAIN
+                               ? "the option backing is plain"
+                               : "it has no virtual memory management, so backing:auto is plain");
 }
 
 berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_options_t *options) {
@@ -82,7 +99,10 @@ berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_o
     if (status != BERM_OK)
         return status;
     status = group_retain(device, id, options != NULL ? &options->traits : NULL, 0, &group);
+    bool is_plain = device->gpu.is_plain;
     pool_leave(device, is_pushed);
+    if (status == BERM_ERROR_UNSUPPORTED && is_plain)
+        return exportable_refuse(ordinal, id);
     return status == BERM_OK ? status : retain_fail("berm_pool_create", ordinal, id, status);
 }
 

@@ -61,8 +61,8 @@ static const status_row_t status_rows[] = {
     ROW(BERM_ERROR_SHUTDOWN, "berm was shut down: call berm_init to start it again."),
     ROW(BERM_ERROR_FORKED,
         "This is a child of fork(), where CUDA does not work: start the child with exec instead."),
-    ROW(BERM_ERROR_STATE,
-        "The call is not allowed in this state: make it earlier, before berm has started."),
+    ROW(BERM_ERROR_STATE, "The call does not go with what was done before: berm_error_message says "
+                          "what is in the way."),
     ROW(BERM_ERROR_OPTION_UNKNOWN,
         "There is no such option: `berm conf` and berm_option_info list them all."),
     ROW(BERM_ERROR_OPTION_VALUE,

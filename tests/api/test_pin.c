@@ -33,11 +33,12 @@ Test(pin, refuses_bad_arguments) {
     EXPECT(BERM_ERROR_ADDRESS_INTERIOR, berm_pin(block + 512, tell, &told));
     EXPECT(BERM_OK, berm_pin(block, tell, &told));
     EXPECT(BERM_ERROR_STATE, berm_pin(block, tell, &told));
-    EXPECT_MESSAGE("berm_pin, address");
+    EXPECT_MESSAGE("it has a pin with this callback and arg already");
     EXPECT(BERM_OK, berm_pin(block, tell, &block)); // another argument is another pin
     EXPECT(BERM_OK, berm_pin(block, tell_other, &told));
     EXPECT(BERM_OK, berm_unpin(block, tell, &block));
     EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_unpin(block, tell, &block));
+    EXPECT_MESSAGE("there is no pin with this callback and arg");
     EXPECT(BERM_OK, berm_unpin(block, tell_other, &told));
     EXPECT(BERM_OK, berm_unpin(block, tell, &told));
     heap_free(block, NULL);

@@ -59,6 +59,29 @@ Test(plain, vmm_can_be_insisted_on) {
     BERM_TEST_END();
 }
 
+// All pools are plain there: traits are compared without that, and a descriptor is not to be had.
+Test(plain, pools_of_the_callers) {
+    const berm_pool_id_t id = {0, 7};
+    berm_pool_options_t options = BERM_POOL_OPTIONS_INIT;
+    plain_begin(0);
+    options.traits = BERM_POOL_EXPORTABLE;
+    EXPECT(BERM_ERROR_UNSUPPORTED, berm_pool_create(0, id, &options));
+    EXPECT_MESSAGE("the option backing is plain");
+    options.traits = BERM_POOL_PRIVATE;
+    EXPECT(BERM_OK, berm_pool_create(0, id, &options));
+    EXPECT(BERM_OK, berm_pool_create(0, id, &options));
+    options.traits = BERM_POOL_PINNED;
+    EXPECT(BERM_ERROR_STATE, berm_pool_create(0, id, &options));
+    EXPECT(BERM_OK, berm_pool_release(0, id));
+    EXPECT(BERM_OK, berm_pool_release(0, id));
+    BERM_TEST_END();
+    heap_fixture_begin(&(heap_fixture_options_t){.lacks_vmm = 1});
+    options.traits = BERM_POOL_EXPORTABLE;
+    EXPECT(BERM_ERROR_UNSUPPORTED, berm_pool_create(0, id, &options));
+    EXPECT_MESSAGE("no virtual memory management");
+    BERM_TEST_END();
+}
+
 Test(plain, segments_grow_with_the_pool) {
     plain_begin((uint64_t)8 << 30);
     for (int i = 0; i < 2000; i++)

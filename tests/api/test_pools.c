@@ -419,11 +419,13 @@ Test(pools, misuse_has_a_status) {
     EXPECT(BERM_ERROR_POOL_UNKNOWN, berm_pool_stats_read(0, other_id, &stats));
     EXPECT(BERM_ERROR_ARGUMENT, berm_pool_stats_read(0, id, NULL));
     options.traits = BERM_POOL_PLAIN | BERM_POOL_EXPORTABLE;
-    EXPECT(BERM_ERROR_UNSUPPORTED, berm_pool_create(0, other_id, &options));
+    EXPECT(BERM_ERROR_ARGUMENT, berm_pool_create(0, other_id, &options));
+    EXPECT_MESSAGE("EXPORTABLE and PLAIN exclude each other");
     options.traits = 1u << 20;
     EXPECT(BERM_ERROR_ARGUMENT, berm_pool_create(0, other_id, &options));
     options.traits = 0;
     EXPECT(BERM_ERROR_STATE, berm_pool_create(0, id, &options));
+    EXPECT_MESSAGE("it exists, with other traits");
     options.reserved_ = 1;
     EXPECT(BERM_ERROR_ARGUMENT, berm_pool_create(0, other_id, &options));
     options.size = 3;
@@ -434,6 +436,7 @@ Test(pools, misuse_has_a_status) {
     EXPECT(BERM_ERROR_SIZE_ZERO, berm_alloc_from(id, 0, 512, 0, stream, &addr));
     EXPECT(BERM_ERROR_SIZE_TOO_LARGE, berm_alloc_from(id, UINT64_MAX, 512, 0, stream, &addr));
     EXPECT(BERM_ERROR_ALIGNMENT, berm_alloc_from(id, 512, 3, 0, stream, &addr));
+    EXPECT(BERM_ERROR_ALIGNMENT, berm_alloc_from(id, 512, 0, 0, stream, &addr));
     EXPECT(BERM_ERROR_DEVICE, berm_alloc_from(id, 512, 512, 3, stream, &addr));
     cr_assert(pool_stats(id).uses == 1 && pool_stats(id).routes == 0);
     state_expect_same(&before, 1);
