@@ -43,22 +43,51 @@ static bool digits_take(berm_text_t *text, uint64_t *out) {
     return true;
 }
 
-bool berm__text_to_bytes(berm_text_t text, uint64_t *out) {
-    static const char suffixes[] = "KMGTkmgt";
-    uint64_t value;
-    if (!digits_take(&text, &value))
+// "", K, M, G or T with B, iB or neither, or B: the power of two that it means, or -1.
+static int suffix_shift(berm_text_t suffix) {
+    static const char letters[] = "KMGTkmgt";
+    if (suffix.length == 0 || berm__text_equals(suffix, "B"))
+        return 0;
+    const char *letter = memchr(letters, suffix.at[0], sizeof letters - 1);
+    suffix.at++;
+    suffix.length--;
+    if (letter == NULL ||
+        !(suffix.length == 0 || berm__text_equals(suffix, "B") || berm__text_equals(suffix, "iB")))
+        return -1;
+    return 10 * (int)((letter - letters) % 4 + 1);
+}
+
+// The digits behind a point, as so many of `scale`.
+static bool fraction_take(berm_text_t *text, uint64_t *part, uint64_t *scale) {
+    *part = 0;
+    *scale = 1;
+    if (text->length == 0 || text->at[0] != '.')
+        return true;
+    text->at++;
+    text->length--;
+    size_t before = text->length;
+    if (!digits_take(text, part) || before - text->length > DECIMAL_PLACES)
         return false;
-    if (text.length == 1) {
-        const char *suffix = memchr(suffixes, text.at[0], sizeof suffixes - 1);
-        if (suffix == NULL)
-            return false;
-        unsigned shift = 10 * (unsigned)((suffix - suffixes) % 4 + 1);
-        if (!berm__mul_checked(value, (uint64_t)1 << shift, &value))
-            return false;
-    } else if (text.length != 0)
-        return false;
-    *out = value;
+    for (size_t places = before - text->length; places > 0; places--)
+        *scale *= 10;
     return true;
+}
+
+bool berm__text_to_bytes(berm_text_t text, uint64_t *out) {
+    uint64_t value, part, scale;
+    if (!digits_take(&text, &value) || !fraction_take(&text, &part, &scale))
+        return false;
+    int shift = suffix_shift(text);
+    if (shift < 0 || !berm__mul_checked(value, UINT64_C(1) << shift, &value))
+        return false;
+    // part < 10^9 and shift <= 40: below 2^70 only on paper, so the factors of 2 go first.
+    while (shift > 0 && scale % 2 == 0) {
+        scale /= 2;
+        shift--;
+    }
+    if (part % scale != 0 || !berm__mul_checked(part / scale, UINT64_C(1) << shift, &part))
+        return false; // no whole number of bytes
+    return berm__add_checked(value, part, out);
 }
 
 bool berm__text_to_decimal(berm_text_t text, double *out) {
@@ -79,6 +108,53 @@ bool berm__text_to_decimal(berm_text_t text, double *out) {
         return false;
     *out = (double)whole + (double)part / scale;
     return true;
+}
+
+// Digits, and maybe a point and more digits, taken off the front of *text.
+static bool number_skip(berm_text_t *text) {
+    for (int part = 0; part < 2; part++) {
+        size_t digits = 0;
+        while (digits < text->length && is_digit(text->at[digits]))
+            digits++;
+        if (digits == 0)
+            return false;
+        text->at += digits;
+        text->length -= digits;
+        if (part > 0 || text->length == 0 || text->at[0] != '.')
+            return true;
+        text->at++;
+        text->length--;
+    }
+    return true;
+}
+
+const char *berm__option_value_wrong(const berm_option_row_t *row, berm_text_t value) {
+    uint64_t bytes;
+    berm_text_t rest = value;
+    bool is_number = number_skip(&rest);
+    switch (row->kind) {
+    case BERM_OPTION_CHOICE:
+    case BERM_OPTION_BOOL:
+        return "not one of its values";
+    case BERM_OPTION_BYTES:
+    case BERM_OPTION_POW2:
+    case BERM_OPTION_LIMIT:
+        if (!is_number || suffix_shift(rest) < 0)
+            return "no size such as 512M, 1.5G or 20GiB";
+        if (memchr(value.at, '.', value.length) != NULL && !berm__text_to_bytes(value, &bytes))
+            return "no whole number of bytes";
+        return "not in its range";
+    case BERM_OPTION_PERCENT:
+        rest.length -= rest.length == 1 && rest.at[0] == '%';
+        return is_number && rest.length == 0 ? "not in its range" : "no number such as 2 or 0.5";
+    case BERM_OPTION_FRACTION:
+        return is_number && rest.length == 0 ? "not in its range" : "no number such as 2 or 0.5";
+    case BERM_OPTION_MS:
+    case BERM_OPTION_TEXT:
+    case BERM_OPTION_KIND_COUNT:
+        break;
+    }
+    return "not in its range";
 }
 
 // The place of the value in "a|b|c", or -1.

@@ -39,14 +39,18 @@ typedef struct berm_text {
 
 bool berm__text_equals(berm_text_t text, const char *string);
 
-// Whole numbers with an optional K, M, G or T (powers of 1024, either case) and decimals with up to
-// nine places: digits only, no sign, no exponent. False, *out untouched, for anything else.
+// Sizes: a number with up to nine places that is a whole number of bytes, and B, or K, M, G or T
+// (powers of 1024, either case) with B, iB or neither. Decimals with up to nine places. Digits
+// only, no sign, no exponent. False, *out untouched, for anything else.
 BERM_NODISCARD bool berm__text_to_bytes(berm_text_t text, uint64_t *out);
 BERM_NODISCARD bool berm__text_to_decimal(berm_text_t text, double *out);
 
 // False, and nothing changed, if the option does not take the value.
 BERM_NODISCARD bool berm__option_value_set(const berm_option_row_t *row, berm_options_t *options,
                                            berm_text_t value);
+
+// Of a value that it did not take: "not in its range" or the like, to come after "is".
+const char *berm__option_value_wrong(const berm_option_row_t *row, berm_text_t value);
 
 // Writes the text that berm__option_value_set takes back to the same value.
 void berm__option_value_get(const berm_option_row_t *row, const berm_options_t *options, char *text,

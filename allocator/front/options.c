@@ -58,7 +58,12 @@ typedef struct option_source {
     const char *name;
     bool is_strict;     // an unknown key is an error
     bool may_name_file; // conf_file is allowed
+    bool has_lines;     // a file: its items are named FILE:LINE
 } option_source_t;
+
+enum {
+    PLACE_CAPACITY = BERM_OPTION_TEXT_BYTES + 16
+};
 
 // Where the one line about a failure goes.
 typedef struct option_error {
@@ -148,9 +153,8 @@ static void option_preview(berm_options_t *options, const char *text, const char
 static berm_status_t value_refuse(const berm_option_row_t *row, berm_text_t value,
                                   const char *source_name, option_error_t error) {
     const berm_option_info_t *info = &row->info;
-    (void)snprintf(error.text, error.capacity, "%s: %s: '%.*s' is not %s (%s)", source_name,
-                   info->name, quoted_length(value), value.at,
-                   row->kind == BERM_OPTION_CHOICE ? "one of its values" : "in its range",
+    (void)snprintf(error.text, error.capacity, "%s: %s: '%.*s' is %s (%s)", source_name, info->name,
+                   quoted_length(value), value.at, berm__option_value_wrong(row, value),
                    info->range);
     return BERM_ERROR_OPTION_VALUE;
 }
@@ -183,12 +187,29 @@ static berm_status_t key_refuse(berm_text_t key, const option_source_t *source, 
     return BERM_OK;
 }
 
+// The source under the name of the item's line; *line is that of *counted, and moves on with it.
+static option_source_t source_at_line(const option_source_t *source, const char *at, unsigned *line,
+                                      const char **counted, char place[PLACE_CAPACITY]) {
+    option_source_t here = *source;
+    for (; source->has_lines && *counted < at; ++*counted)
+        *line += **counted == '\n';
+    if (source->has_lines) {
+        (void)snprintf(place, PLACE_CAPACITY, "%.255s:%u", source->name, *line);
+        here.name = place;
+    }
+    return here;
+}
+
 static berm_status_t text_parse(berm_options_t *options, const char *text,
-                                const option_source_t *source, option_error_t error) {
+                                const option_source_t *whole, option_error_t error) {
     berm_options_t changed = *options;
-    unsigned warnings = 0;
+    unsigned warnings = 0, line = 1;
+    const char *counted = text;
+    char place[PLACE_CAPACITY];
     option_item_t item;
     while (item_next(&text, &item)) {
+        const option_source_t here = source_at_line(whole, item.key.at, &line, &counted, place);
+        const option_source_t *source = &here;
         const berm_option_row_t *row = row_find(item.key);
         berm_status_t status = BERM_OK;
         if (!item.has_value) {
@@ -210,7 +231,7 @@ berm_status_t berm__options_parse(berm_options_t *options, const char *text,
                                   const char *source_name, char *error, size_t capacity) {
     berm_options_t previewed = *options;
     option_preview(&previewed, text, "abort_conf");
-    option_source_t source = {source_name, previewed.abort_conf, true};
+    option_source_t source = {source_name, previewed.abort_conf, true, false};
     return text_parse(options, text, &source, (option_error_t){error, capacity});
 }
 
@@ -250,7 +271,7 @@ static berm_status_t file_parse(berm_options_t *options, const char *path, bool 
         (void)snprintf(error.text, error.capacity, "options file %s: %s", path, wrong);
         return BERM_ERROR_OPTION_VALUE;
     }
-    option_source_t source = {path, is_strict, false};
+    option_source_t source = {path, is_strict, false, true};
     return text_parse(options, text, &source, error);
 }
 
@@ -275,11 +296,12 @@ static berm_status_t sources_parse(berm_options_t *options, const char *api_text
     if (*file != '\0')
         status = file_parse(options, file, previewed.abort_conf, error);
     if (status == BERM_OK && conf != NULL) {
-        option_source_t source = {"BERM_CONF", previewed.abort_conf || options->abort_conf, true};
+        option_source_t source = {"BERM_CONF", previewed.abort_conf || options->abort_conf, true,
+                                  false};
         status = text_parse(options, conf, &source, error);
     }
     if (status == BERM_OK && api_text != NULL) {
-        option_source_t source = {"berm_init", true, false};
+        option_source_t source = {"berm_init", true, false, false};
         status = text_parse(options, api_text, &source, error);
     }
     return status;
@@ -299,7 +321,7 @@ berm_status_t berm__options_load(berm_options_t *options, const char *api_text) 
 
 berm_status_t berm__option_set(berm_options_t *options, const char *name, const char *value,
                                bool is_started, char *error, size_t capacity) {
-    static const option_source_t source = {"berm_option_set", true, false};
+    static const option_source_t source = {"berm_option_set", true, false, false};
     const berm_option_row_t *row = row_find(text_of(name));
     option_error_t sink = {error, capacity};
     if (row == NULL)

@@ -156,9 +156,16 @@ static const char bad_values[][2][32] = {
     {"limit", "0"},
     {"limit", "-1"},
     {"limit", "G"},
-    {"limit", "1.5G"},
+    {"limit", "0.1G"},
+    {"limit", "1.5"},
+    {"limit", "1.G"},
+    {"limit", ".5G"},
+    {"limit", "1.0000000000G"},
     {"limit", "1GG"},
-    {"limit", "1GiB"},
+    {"limit", "1Gi"},
+    {"limit", "1Gib"},
+    {"limit", "1GBx"},
+    {"limit", "1iB"},
     {"limit", "1P"},
     {"limit", "4611686018427387905"},
     {"limit", "8388608T"},
@@ -344,12 +351,78 @@ Test(options, a_failed_load_leaves_the_defaults) {
     berm_options_t defaults = options;
     env_set("headroom:9,limit:%s", "10GG");
     cr_assert(berm__options_load(&options, NULL) == BERM_ERROR_OPTION_VALUE);
-    cr_assert_str_eq(options.error, "BERM_CONF: limit: '10GG' is not in its range "
-                                    "(1..2^62 with K, M, G or T, or none)");
+    cr_assert_str_eq(options.error, "BERM_CONF: limit: '10GG' is no size such as 512M, 1.5G or "
+                                    "20GiB (1..2^62 with K, M, G or T, or none)");
     cr_assert_str_eq(last_line, options.error);
     options.error[0] = '\0';
     memset(options.error, 0, sizeof options.error);
     cr_assert(memcmp(&defaults, &options, sizeof options) == 0);
+}
+
+// What the command line takes.
+Test(options, sizes) {
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } sizes[] = {{"limit:1.5G", UINT64_C(3) << 29},
+                 {"limit:20GB", UINT64_C(20) << 30},
+                 {"limit:20GiB", UINT64_C(20) << 30},
+                 {"limit:20gB", UINT64_C(20) << 30},
+                 {"limit:4096B", 4096},
+                 {"limit:1.0", 1},
+                 {"limit:0.5k", 512},
+                 {"limit:0.001953125K", 2},
+                 {"limit:2.25MiB", UINT64_C(9) << 18},
+                 {"limit:4194304T", UINT64_C(1) << 62}};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(sizes); i++) {
+        cr_assert(parse(sizes[i].text) == BERM_OK, "%s: %s", sizes[i].text, error);
+        cr_assert(options.limit_bytes == sizes[i].bytes, "%s", sizes[i].text);
+    }
+}
+
+// The form is wrong, or the number.
+Test(options, what_is_wrong_with_a_value) {
+    static const char *const texts[][2] = {{"limit:20Gb", "is no size such as"},
+                                           {"limit:20 G", "is no size such as"},
+                                           {"limit:0.1G", "is no whole number of"},
+                                           {"limit:0", "is not in its range"},
+                                           {"limit:16777216T", "is not in its range"},
+                                           {"growth_handle:3M", "is not in its range"},
+                                           {"headroom:x", "is no number such as"},
+                                           {"headroom:100001%", "is not in its range"},
+                                           {"headroom:2%%", "is no number such as"},
+                                           {"per_process_memory_fraction:x", "is no number"},
+                                           {"log:debug", "is not one of its values"},
+                                           {"audit:2", "is not one of its values"},
+                                           {"decay_ms:-2", "is not in its range"}};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(texts); i++) {
+        cr_assert(parse(texts[i][0]) == BERM_ERROR_OPTION_VALUE, "%s", texts[i][0]);
+        cr_assert(strstr(error, texts[i][1]) != NULL, "%s", error);
+    }
+}
+
+Test(options, errors_in_a_file_name_the_line) {
+    static const struct {
+        const char *text, *place;
+    } files[] = {{"headroom:x", ":1: headroom"},
+                 {"# a comment\n\n headroom:1, limit:2G\n\tlimit:10GG\n", ":4: limit"},
+                 {"headroom:1\nlimit\n", ":2: 'limit' lacks"},
+                 {"\r\n\r\nconf_file:x", ":3: conf_file"}};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(files); i++) {
+        file_write_text(files[i].text);
+        env_set("conf_file:%s", file_path);
+        cr_assert(berm__options_load(&options, NULL) == BERM_ERROR_OPTION_VALUE);
+        cr_assert(strncmp(options.error, file_path, strlen(file_path)) == 0, "%s", options.error);
+        cr_assert(
+            strncmp(options.error + strlen(file_path), files[i].place, strlen(files[i].place)) == 0,
+            "%s", options.error);
+        (void)unlink(file_path);
+    }
+    file_write_text("headroom:1\n\nnonsense:2\n");
+    env_set("conf_file:%s", file_path);
+    cr_assert(berm__options_load(&options, NULL) == BERM_OK);
+    cr_assert(strstr(last_line, ":3: unknown option 'nonsense' ignored") != NULL, "%s", last_line);
+    (void)unlink(file_path);
 }
 
 Test(options, conf_file_only_from_the_environment) {
