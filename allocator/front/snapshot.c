@@ -229,6 +229,7 @@ static void emit_group(berm_emit_t *emit, const berm_group_t *group) {
     berm__emit_bool(emit, "is_private", berm__group_is_private(group));
     berm__emit_bool(emit, "is_exportable", (group->traits & BERM_GROUP_EXPORTABLE) != 0);
     berm__emit_bool(emit, "is_pinned", (group->traits & BERM_GROUP_PINNED) != 0);
+    berm__emit_bool(emit, "is_plain", (group->traits & BERM_GROUP_PLAIN) != 0);
     berm__emit_bool(emit, "is_rdma", (group->traits & BERM_GROUP_RDMA) != 0);
     berm__emit_object_end(emit);
 }
@@ -338,6 +339,10 @@ static void emit_device(berm_emit_t *emit, const berm_device_t *device) {
     emit_u64_or_null(emit, "limit_bytes", device->limit_bytes);
     berm__emit_double(emit, "headroom_pct", device->headroom_pct, 3);
     berm__emit_bool(emit, "remap", !device->remap_is_off);
+    berm__emit_string(emit, "remap_mode",
+                      device->remap_is_off     ? "off"
+                      : device->remap_is_alias ? "alias"
+                                               : "passed");
     emit_statistics(emit, device);
     berm__emit_array_begin(emit, "idle_handles");
     for (unsigned i = 0; i < phys->store_count; i++)

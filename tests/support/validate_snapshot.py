@@ -129,6 +129,7 @@ def check_device(device):
         exported += sum(run["granules"] * run["count"] * granule_bytes for segment in
                         pool["segments"] for run in segment["handles"] if run["is_exported"])
     same("exported bytes", exported, statistics["exported_bytes"])
+    same("remap and its mode", device["remap"], device["remap_mode"] != "off")
     imports = [item["size_bytes"] for item in device["imports"] if item["is_mapped"]]
     same("imports", [len(imports), sum(imports)],
          [statistics["imports"], statistics["imported_bytes"]])
@@ -180,6 +181,10 @@ def spoil_address(snapshot):
     snapshot["devices"][0]["pools"][0]["segments"][0]["base"] = "12"
 
 
+def spoil_remap(snapshot):
+    snapshot["devices"][0]["remap_mode"] = "off"
+
+
 def spoil_sum(snapshot):
     snapshot["devices"][0]["statistics"]["reserved_bytes"]["current"] += 1
 
@@ -200,6 +205,8 @@ def main():
     spoilers = [spoil_key, spoil_type, spoil_sign, spoil_version]
     if snapshot.get("devices"):
         spoilers += [spoil_state, spoil_address, spoil_sum]
+        if snapshot["devices"][0]["remap"]:
+            spoilers.append(spoil_remap)
     for spoil in spoilers:
         spoiled = copy.deepcopy(snapshot)
         spoil(spoiled)
