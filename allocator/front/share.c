@@ -144,10 +144,16 @@ berm_status_t berm__share_import(const char *call, const berm_import_request_t *
         *addr = import->addr;
     uint64_t granule_bytes = device->gpu.granule_bytes;
     status = berm__heap_device_leave(device, is_pushed, status, call);
+    if (status == BERM_ERROR_IMPORT_SIZE)
+        return berm__error_set(status,
+                               "%s: %llu bytes were named, and the memory behind descriptor %d is "
+                               "smaller (the driver does not say its size): name what berm_export "
+                               "gave",
+                               call, (unsigned long long)request->size_bytes, request->fd);
     if (!is_whole)
-        return berm__error_set(BERM_ERROR_ARGUMENT, "%s: %llu bytes are not whole granules of %llu",
-                               call, (unsigned long long)request->size_bytes,
-                               (unsigned long long)granule_bytes);
+        return berm__error_set(
+            BERM_ERROR_ARGUMENT, "%s: a size of %llu is not whole granules of %llu bytes", call,
+            (unsigned long long)request->size_bytes, (unsigned long long)granule_bytes);
     return status;
 }
 

@@ -159,6 +159,7 @@ Test(import, wrong_sizes) {
     expect_refused(BERM_ERROR_ARGUMENT, fd, MIB, 0);
     EXPECT_MESSAGE("whole granules");
     expect_refused(BERM_ERROR_IMPORT_SIZE, fd, 6 * MIB, 0);
+    EXPECT_MESSAGE("berm_import: 6291456 bytes were named");
     expect_refused(BERM_ERROR_SIZE_TOO_LARGE, fd, UINT64_MAX - 2 * MIB + 1, 0);
     expect_refused(BERM_ERROR_OUT_OF_ADDRESSES, fd, (uint64_t)1 << 50, 0);
     (void)close(fd);
