@@ -10,22 +10,33 @@
 
 #include "cli/cli.h"
 
-int cli_fail(const char *command, const char *format, ...) {
+static void line_print(const char *command, const char *format, va_list arguments) {
     char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
     // One line, whatever a file name or an argument holds.
     for (char *at = text; *at != '\0'; at++)
         if (iscntrl((unsigned char)*at))
             *at = '?';
     cli_progress_end();
     if (text[0] == '\0')
-        return CLI_BAD;
+        return;
     (void)fflush(stdout);
     (void)fprintf(stderr, "berm %s: %s\n", command, text);
+}
+
+int cli_fail(const char *command, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    line_print(command, format, arguments);
+    va_end(arguments);
     return CLI_BAD;
+}
+
+void cli_warn(const char *command, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    line_print(command, format, arguments);
+    va_end(arguments);
 }
 
 void cli_environment_forget(void) {

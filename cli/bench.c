@@ -133,6 +133,10 @@ static int parse_arguments(cli_bench_t *bench) {
     bool is_real = bench->device.name != NULL && strcmp(bench->device.name, "sim") != 0;
     if (bench->device.capacity_bytes == 0 && !is_real)
         bench->device.capacity_bytes = CAPACITY_DEFAULT;
+    if (!cli_run_conf_check("bench", bench->options.conf, bench->options.headroom_pct, false))
+        return CLI_BAD;
+    cli_run_headroom_warn("bench", bench->options.headroom_pct, bench->options.allocators,
+                          bench->options.allocator_count);
     if (bench->is_bare && (bench->case_count != 1 || bench->options.allocator_count != 1))
         return cli_fail("bench", "--bare is for one --benchmark and one --allocator");
     return CLI_OK;
@@ -186,6 +190,13 @@ static int bench_all(cli_bench_t *bench) {
     return cli_bench_valgrind(bench);
 }
 
+static bool has_figures(const cli_bench_t *bench) {
+    for (size_t i = 0; i < bench->row_count; i++)
+        if (bench->rows[i].mean_ns >= 0)
+            return true;
+    return false;
+}
+
 static int bench_start(cli_bench_t *bench) {
     char error[512] = "";
     int status = parse_arguments(bench);
@@ -205,6 +216,8 @@ static int bench_start(cli_bench_t *bench) {
             cli_bench_print_json(bench);
         else
             cli_bench_print_csv(bench);
+        if (!has_figures(bench))
+            status = cli_fail("bench", "nothing could be measured; the notes say why");
     }
     bench_end(&bench->options);
     stress_device_close();
@@ -266,11 +279,13 @@ const cli_command_t cli_bench = {
         "                       prints nothing: for profilers\n"
         "  --device sim|cuda[:N]  where to run; the simulated device is the default\n"
         "  --capacity BYTES     of the simulated device; 4T\n"
-        "  --latency fast|typical|slow|FILE  virtual costs there; no figure depends on them\n"
+        "  --latency fast|typical|slow|FILE  virtual costs there; no figure depends on them;\n"
+        "                       FILE as in replay --help\n"
         "  --headroom PCT       how far reserved may exceed live (berm, naive)\n"
         "  --conf STRING        options of every allocator named; BERM_CONF is not read here\n"
         "  --seed N             of sizes and order; 1\n"
-        "  --json               one JSON object instead of CSV\n",
+        "  --json               one JSON object instead of CSV\n\n"
+        "Exit status 2: bad usage, or nothing could be measured.\n",
     .help_more = cli_run_help_allocators,
     .run = bench_command,
 };

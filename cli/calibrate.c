@@ -297,7 +297,7 @@ const cli_command_t cli_calibrate = {
         "MiB, and checks the rules of the driver that berm relies on, and those that\n"
         "remap:alias stands on. What could end a context, as unmapping under a running kernel,\n"
         "is tried in processes of its own. The device should be idle and have 544 MiB free.\n"
-        "Exit status 1: a rule that berm needs is broken.\n\n"
+        "Exit status 1: a rule that berm needs is broken or could not be tested.\n\n"
         "  --device cuda[:N]|sim  the system's device (default), or the simulated one\n"
         "  --out FILE             write the costs there, for --latency of other commands\n"
         "  --repeats N            times each call is measured, 1 to 10000 (100)\n"

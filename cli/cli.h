@@ -30,6 +30,9 @@ extern const cli_command_t cli_replay, cli_fit, cli_gen, cli_bench, cli_calibrat
 // for an empty text: libberm has written the line itself, as it does for bad options.
 int cli_fail(const char *command, const char *format, ...) BERM_PRINTF(2, 3);
 
+// The same line, of what is odd but goes on.
+void cli_warn(const char *command, const char *format, ...) BERM_PRINTF(2, 3);
+
 // Numbers. False when the text is not one, or out of range.
 bool cli_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *value);
 // "1048576", "24G", "1.5M": K, M, G, T are powers of 1024, and "KiB" or "KB" mean the same; 1 to

@@ -12,7 +12,9 @@ static const char *result_words(const stress_replay_result_t *r) {
         return "failed";
     if (!r->completed)
         return "out of memory";
-    return stress_replay_is_good(r) ? "ok" : "findings";
+    if (!stress_replay_is_good(r))
+        return "findings";
+    return r->peak_live_bytes > 0 ? "ok" : "nothing allocated";
 }
 
 static void table_head(cli_table_t *table) {
@@ -35,7 +37,10 @@ static void table_result(cli_table_t *table, const stress_replay_result_t *r) {
     cli_table_cell(table, "%s", r->allocator);
     cli_table_cell(table, "%.1f", cli_mib(r->peak_live_bytes));
     cli_table_cell(table, "%.0f", cli_mib(r->peak_reserved_bytes));
-    cli_table_cell(table, "%.4f", r->reserved_over_live);
+    if (r->peak_live_bytes > 0)
+        cli_table_cell(table, "%.4f", r->reserved_over_live);
+    else
+        cli_table_cell(table, "-");
     cli_table_cell(table, "%.1f", cli_mib(r->largest_free_at_peak_bytes));
     cli_table_cell(table, "%.0f", cli_mib(r->moved_bytes_total));
     cli_table_cell(table, "%" PRIu64, stress_calls_all(&r->driver_calls));
@@ -179,6 +184,9 @@ const cli_command_t cli_replay = {
                                                  "included\n"
                                                  "  result               ok, or what is "
                                                  "explained under the table\n"
+                                                 "\nIn the JSON, planned_share of per_repeat is "
+                                                 "the share of large requests that a plan\n"
+                                                 "served. Nothing plans yet: it is always 0.\n"
                                                  "\nThe JSON object holds what `berm replay` "
                                                  "reports for one trace and one allocator; for\n"
                                                  "several it is {\"results\": [...]}. Exit "

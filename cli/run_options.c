@@ -76,6 +76,38 @@ bool cli_parse_allocators(const char *command, const char *text, bool is_once,
     return true;
 }
 
+// Whether a text of the form key:value,key:value has the key.
+static bool conf_names(const char *conf, const char *key) {
+    for (const char *at = conf; *at != '\0'; at += strcspn(at, ",\n")) {
+        at += strspn(at, ", \t\r\n");
+        size_t length = strcspn(at, ": \t,\n");
+        if (length == strlen(key) && strncmp(at, key, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool cli_run_conf_check(const char *command, const char *conf, double headroom_pct,
+                        bool has_limit) {
+    const char *twice = NULL;
+    if (headroom_pct >= 0 && conf_names(conf, "headroom"))
+        twice = "headroom";
+    else if (has_limit && conf_names(conf, "limit"))
+        twice = "limit";
+    if (twice != NULL)
+        (void)cli_fail(command, "--%s and --conf %s:... both set it: give one", twice, twice);
+    return twice == NULL;
+}
+
+void cli_run_headroom_warn(const char *command, double headroom_pct,
+                           const stress_allocator_ops_t *const *allocators, size_t count) {
+    bool is_taken = headroom_pct < 0;
+    for (size_t i = 0; i < count; i++)
+        is_taken = is_taken || allocators[i]->takes_headroom;
+    if (!is_taken)
+        cli_warn(command, "--headroom means nothing to the allocators chosen");
+}
+
 static bool parse_check(cli_run_options_t *o, const char *text) {
     static const char *const names[] = {"none", "audit", "full"};
     for (int i = 0; i < 3; i++) {
@@ -175,6 +207,9 @@ static int parse_arguments(cli_run_options_t *o, int argc, char **argv) {
                             long_options[index].name, optarg, o->command);
         }
     }
+    if (!cli_run_conf_check(o->command, o->replay.conf, o->replay.headroom_pct,
+                            o->replay.limit_bytes != UINT64_MAX))
+        return CLI_BAD;
     o->paths = argv + optind;
     o->path_count = (size_t)(argc - optind);
     if (o->path_count == 0)
@@ -266,6 +301,9 @@ int cli_run_open(cli_run_options_t *options, const char *command, int argc, char
     stress_child_order_t order;
     if (status == CLI_OK && stress_child_order(&order))
         child_run(options, &order);
+    if (status == CLI_OK)
+        cli_run_headroom_warn(command, options->replay.headroom_pct, options->allocators,
+                              options->allocator_count);
     return status;
 }
 

@@ -40,16 +40,27 @@ bool cli_parse_allocators(const char *command, const char *text, bool is_once,
                           const stress_allocator_ops_t **allocators, size_t capacity,
                           size_t *count);
 
+// False, after a line on standard error, when --conf names what an option of the command sets too:
+// headroom (< 0: it was not given), limit.
+bool cli_run_conf_check(const char *command, const char *conf, double headroom_pct, bool has_limit);
+// A line on standard error when --headroom was given and no allocator has such a thing.
+void cli_run_headroom_warn(const char *command, double headroom_pct,
+                           const stress_allocator_ops_t *const *allocators, size_t count);
+
 // The part of --help about these options. DEVICE, CAPACITY and SERIES are a command's own lines.
 #define CLI_RUN_HELP(DEVICE, CAPACITY, SERIES)                                                     \
     "  --allocator NAME[,NAME...]  berm by default; several are compared side by side; their\n"    \
     "                       names are below\n" DEVICE CAPACITY                                     \
-    "  --latency fast|typical|slow|FILE  what driver calls cost there; FILE has lines such as\n"   \
-    "                       create.base_ns=193000 (stress/latency.h)\n"                            \
+    "  --latency fast|typical|slow|FILE  what driver calls cost there; FILE has lines\n"           \
+    "                       CALL.FIELD=NUMBER over preset=fast|typical|slow: the FIELD base_ns,\n" \
+    "                       per_mapping_ns or ns_per_mib of the CALL reserve, address_free,\n"     \
+    "                       create, release, map, set_access, unmap, malloc, free,\n"              \
+    "                       event_record, event_query, stream_wait, synchronize, mem_info or\n"    \
+    "                       other, such as create.base_ns=193000; berm calibrate writes one\n"     \
     "  --limit BYTES        the most the allocator may hold reserved\n"                            \
     "  --headroom PCT       how far reserved may exceed live before pages move (berm, naive)\n"    \
     "  --conf STRING        the allocator's own options: key:value,key:value; BERM_CONF is not\n"  \
-    "                       read here\n"                                                           \
+    "                       read here; headroom and limit are set in one place only\n"             \
     "  --repeat N           runs the trace N times in a row; what is live at its end is freed\n"   \
     "  --check none|audit|full  audit (default): overlap and alignment of blocks always, the\n"    \
     "                       allocator's audit and the device's ledger 20 times a repeat; full:\n"  \

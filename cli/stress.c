@@ -143,11 +143,12 @@ static void print_text(const stress_contents_result_t *r) {
     (void)printf("%" PRIu64 " moves of %.0f MiB, %" PRIu64 " host waits, %" PRIu64 " audits\n",
                  r->moves, cli_mib(r->moved_bytes), r->host_waits, r->audits);
     (void)printf("%" PRIu64 " kernels wrote %.0f MiB and verified %.0f MiB: %" PRIu64
-                 " wrong bytes\n",
-                 r->kernels, cli_mib(r->written_bytes), cli_mib(r->verified_bytes), r->wrong_bytes);
+                 " wrong byte%s\n",
+                 r->kernels, cli_mib(r->written_bytes), cli_mib(r->verified_bytes), r->wrong_bytes,
+                 BERM_PLURAL(r->wrong_bytes));
     if (r->first_wrong[0] != '\0')
         (void)printf("WRONG: %s\n", r->first_wrong);
-    (void)printf("%" PRIu64 " hazards\n", r->hazards);
+    (void)printf("%" PRIu64 " hazard%s\n", r->hazards, BERM_PLURAL(r->hazards));
     if (r->first_hazard[0] != '\0')
         (void)printf("HAZARD: %s\n", r->first_hazard);
     if (r->kernels_not_run > 0)
@@ -208,7 +209,7 @@ const cli_command_t cli_stress = {
             "  --conf STRING      libberm's options: key:value,key:value; BERM_CONF is not read\n"
             "  --capacity BYTES   memory of the device; 64M\n"
             "  --granule BYTES    what is mapped at once, a power of two from 64K; 256K\n"
-            "  --latency fast|typical|slow|FILE  what driver calls cost\n"
+            "  --latency fast|typical|slow|FILE  what driver calls cost; FILE as in replay --help\n"
             "  --audit-every N    an audit of all invariants every N operations, 0 for none; 1000\n"
             "  --drains-map       map, set access and unmap wait for the device\n"
             "  --faults-page-edits  a page-table edit under running work is a fault (Volta)\n"

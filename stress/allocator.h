@@ -57,6 +57,7 @@ typedef struct stress_allocator_ops {
     // Can be made once a process: each replay runs in one of its own (stress/child.h), which also
     // keeps what the allocator never gives back but memory (events, contexts).
     bool is_per_process;
+    bool takes_headroom;      // the option of the harness means something to it
     uint32_t alignment_bytes; // that every address has; 0: 512
     // 0 when consistent; otherwise a non-zero number and a line. NULL where there is no audit.
     int (*audit)(stress_allocator_t *allocator, char *error, size_t error_capacity);

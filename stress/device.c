@@ -31,6 +31,7 @@ static struct {
     stress_driver_t raw, wrapped;
     stress_simcuda_t sim;
     void (*source)(stress_calls_t *calls);
+    uint64_t asked_bytes; // of memory, as the options have it; 0: the default
 } device_state;
 
 // POSIX lets an object pointer from dlsym hold a function; ISO C has no cast for it.
@@ -213,10 +214,19 @@ int stress_device_reset(uint64_t capacity_bytes, char *error, size_t error_capac
     if (capacity_bytes != 0)
         config.memory_bytes = capacity_bytes / config.granule_bytes * config.granule_bytes;
     device_state.is_open = false;
-    if (config.memory_bytes == 0 || device_state.sim.reset(&config) != 0) {
+    if (config.memory_bytes == 0) {
+        uint64_t asked = capacity_bytes != 0 ? capacity_bytes : device_state.asked_bytes;
+        (void)snprintf(error, error_capacity,
+                       "the simulated device cannot have %llu byte%s of memory: at least one "
+                       "granule, %llu bytes",
+                       (unsigned long long)asked, BERM_PLURAL(asked),
+                       (unsigned long long)config.granule_bytes);
+        return -1;
+    }
+    if (device_state.sim.reset(&config) != 0) {
         (void)snprintf(error, error_capacity,
                        "the simulated device cannot have %llu bytes of memory",
-                       (unsigned long long)capacity_bytes);
+                       (unsigned long long)config.memory_bytes);
         return -1;
     }
     return device_context_make(error, error_capacity);
@@ -235,6 +245,7 @@ static int device_sim_configure(const stress_device_options_t *options, char *er
     config->pdl_overlap_ns = options->pdl_overlap_ns;
     if (options->granule_bytes != 0)
         config->granule_bytes = options->granule_bytes;
+    device_state.asked_bytes = options->capacity_bytes;
     if (options->capacity_bytes != 0)
         config->memory_bytes =
             options->capacity_bytes / config->granule_bytes * config->granule_bytes;

@@ -88,8 +88,8 @@ static void replay_check_failed(replay_t *r, uint64_t event, const char *text) {
 static bool replay_fail(replay_t *r, uint64_t event, const char *what, uint64_t size_bytes) {
     if (r->result->failure[0] == '\0')
         (void)snprintf(r->result->failure, sizeof r->result->failure,
-                       "event %" PRIu64 ": %s of %" PRIu64 " bytes failed", event, what,
-                       size_bytes);
+                       "event %" PRIu64 ": %s of %" PRIu64 " byte%s failed", event, what,
+                       size_bytes, BERM_PLURAL(size_bytes));
     return false;
 }
 

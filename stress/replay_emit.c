@@ -16,7 +16,8 @@ void stress_replay_oom_text(const stress_replay_result_t *r, char *text, size_t 
     if (r->repeats > 1)
         (void)snprintf(repeat, sizeof repeat, " of repeat %" PRIu32, r->oom_repeat + 1);
     if (r->oom_size_bytes < BERM_MIB(1) / 10)
-        (void)snprintf(asked, sizeof asked, "%" PRIu64 " bytes", r->oom_size_bytes);
+        (void)snprintf(asked, sizeof asked, "%" PRIu64 " byte%s", r->oom_size_bytes,
+                       BERM_PLURAL(r->oom_size_bytes));
     else
         (void)snprintf(asked, sizeof asked, "%.1f MiB", mib(r->oom_size_bytes));
     if (wanted_bytes > r->capacity_bytes && r->capacity_bytes != 0)

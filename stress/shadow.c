@@ -39,8 +39,8 @@ bool shadow_add(shadow_t *shadow, uint64_t addr, uint64_t size_bytes, char *erro
                 size_t error_capacity) {
     if (addr == 0 || addr % shadow->alignment_bytes != 0 || addr > UINT64_MAX - size_bytes) {
         (void)snprintf(error, error_capacity,
-                       "block at 0x%" PRIx64 " of %" PRIu64 " bytes is not aligned to %" PRIu32,
-                       addr, size_bytes, shadow->alignment_bytes);
+                       "block at 0x%" PRIx64 " of %" PRIu64 " byte%s is not aligned to %" PRIu32,
+                       addr, size_bytes, BERM_PLURAL(size_bytes), shadow->alignment_bytes);
         return false;
     }
     const ordered_key_t key = {addr, 0, 0};

@@ -162,6 +162,7 @@ static int berm_audit_run(stress_allocator_t *a, char *error, size_t error_capac
 const stress_allocator_ops_t stress_berm_ops = {
     .name = "berm",
     .summary = "this library, through its C API",
+    .takes_headroom = true,
     .create = berm_create,
     .destroy = berm_destroy,
     .alloc = berm_alloc_block,

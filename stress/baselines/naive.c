@@ -398,6 +398,7 @@ static int naive_audit(stress_allocator_t *a, char *error, size_t error_capacity
 const stress_allocator_ops_t stress_naive_ops = {
     .name = "naive",
     .summary = "best fit over virtual memory; on a miss steals any wholly free page",
+    .takes_headroom = true,
     .create = naive_create,
     .destroy = naive_destroy,
     .alloc = naive_alloc,

@@ -35,6 +35,7 @@ const bench_case_t *bench_case_find(const char *name); // NULL if unknown
 typedef struct bench_kept {
     stress_allocator_t *allocator;
     void *streams[2];
+    char failure[128]; // why it could not be made: it is not tried again
 } bench_kept_t;
 
 typedef struct bench_options {

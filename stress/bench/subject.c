@@ -132,6 +132,8 @@ static void subject_create(bench_subject_t *subject, const bench_options_t *opti
     if (subject->kept != NULL && subject->kept->allocator != NULL) {
         subject->allocator = subject->kept->allocator;
         memcpy(subject->streams, subject->kept->streams, sizeof subject->streams);
+    } else if (subject->kept != NULL && subject->kept->failure[0] != '\0') {
+        bench_subject_fail(subject, subject->kept->failure);
     } else {
         const stress_allocator_options_t create = {.device = stress_device_ordinal(),
                                                    .conf = options->conf,
@@ -141,6 +143,8 @@ static void subject_create(bench_subject_t *subject, const bench_options_t *opti
         subject->allocator = subject->ops->create(&create, error, sizeof error);
         if (subject->allocator == NULL)
             bench_subject_fail(subject, error);
+        if (subject->allocator == NULL && subject->kept != NULL)
+            memcpy(subject->kept->failure, subject->failure, sizeof subject->kept->failure);
     }
     for (int i = 0; i < threads && !subject->has_failed; i++) {
         berm_cu_stream_t stream = subject->streams[i];

@@ -91,9 +91,10 @@ static void kernel_run(void *argument) {
         uint64_t wrong = contents_wrong_bytes(memory, kernel->size_bytes, kernel->old_seed, &first);
         if (wrong != 0 && k->wrong_bytes == 0)
             (void)snprintf(k->first_wrong, sizeof k->first_wrong,
-                           "block %" PRIu64 " of %" PRIu64 " bytes at 0x%" PRIx64 ": %" PRIu64
-                           " wrong bytes from offset %" PRIu64,
-                           kernel->block, kernel->size_bytes, kernel->addr, wrong, first);
+                           "block %" PRIu64 " of %" PRIu64 " byte%s at 0x%" PRIx64 ": %" PRIu64
+                           " wrong byte%s from offset %" PRIu64,
+                           kernel->block, kernel->size_bytes, BERM_PLURAL(kernel->size_bytes),
+                           kernel->addr, wrong, BERM_PLURAL(wrong), first);
         k->wrong_bytes += wrong;
         k->verified_bytes += kernel->size_bytes;
     }

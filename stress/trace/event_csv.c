@@ -60,8 +60,9 @@ static int read_free(csv_events_t *reader, uint64_t id, uint64_t size_bytes, boo
     }
     uint64_t allocated = reader->builder->trace->blocks[block].size_bytes;
     if (size_bytes != 0 && size_bytes != allocated) {
-        return csv_fail(&reader->csv, "%s of id %llu with %llu bytes; its alloc had %llu", op,
-                        shown, (unsigned long long)size_bytes, (unsigned long long)allocated);
+        return csv_fail(&reader->csv, "%s of id %llu with %llu byte%s; its alloc had %llu", op,
+                        shown, (unsigned long long)size_bytes, BERM_PLURAL(size_bytes),
+                        (unsigned long long)allocated);
     }
     int status = is_done ? trace_builder_free_done(reader->builder, block, 0)
                          : trace_builder_free(reader->builder, block, false, 0);

@@ -78,9 +78,9 @@ static int fill_random(trace_generate_options_t *options, char *error, size_t er
     if (options->operations > TRACE_MAP_NONE / 2) {
         what = "more operations than a trace holds (2^31)";
     } else if (options->max_size_bytes > options->live_cap_bytes) {
-        what = "the largest size exceeds the cap on live bytes";
+        what = "the largest size (--max-size) exceeds the cap on live bytes (--live-cap)";
     } else if (options->live_cap_bytes > TRACE_SIZE_MAX) {
-        what = "the cap on live bytes is larger than 2^62";
+        what = "the cap on live bytes (--live-cap) is larger than 2^62";
     } else if (options->sizes != TRACE_SIZES_UNIFORM && options->sizes != TRACE_SIZES_LOG) {
         what = "no such law of sizes";
     }

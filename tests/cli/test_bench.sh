@@ -76,6 +76,15 @@ fi
 printf 'event_index,op,id,size_bytes,stream\n0,alloc,1,512,0\n' >"$work/t.csv"
 bad 'none.so' "$BERM" replay --allocator "lib:$work/none.so" "$work/t.csv"
 
+# One that is not there: the same reason in each row, and nothing measured is no success.
+for name in "lib:$work/none.so" torch-native; do
+    BERM_TORCH_BASELINE=$work/none expect 2 "$BERM" bench --quick --rounds 1 \
+        --benchmark pair_512B,pair_64KiB --allocator "$name"
+    [ "$(grep -c 'skipped: .*none\|skipped: .*not set up' "$work/out")" -eq 2 ] ||
+        fail "reasons: $(cat "$work/out")"
+    grep -q 'nothing could be measured' "$work/err" || fail "no word: $(cat "$work/err")"
+done
+
 bad "no allocator 'x'" "$BERM" bench --allocator x
 bad 'named twice' "$BERM" bench --allocator berm,berm
 bad 'no list' "$BERM" bench --allocator ,

@@ -30,4 +30,6 @@ bad 'streams' "$BERM" gen random --streams 0
 bad 'seed' "$BERM" gen random --seed -1
 bad 'needs --output' "$BERM" gen random --json
 bad "$work/none/t.csv" "$BERM" gen random -o "$work/none/t.csv"
+bad '(--max-size) exceeds the cap on live bytes (--live-cap)' \
+    "$BERM" gen random --max-size 2G --live-cap 1G -o "$work/x.csv"
 finish

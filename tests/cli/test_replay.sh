@@ -109,4 +109,9 @@ bad 'noise' "$BERM" fit "$work/noise"
 bad '' "$BERM" replay "$work"
 printf '\200\002cposix\nsystem\nX\004\000\000\000true\205R.' >"$work/evil.pickle"
 bad 'evil.pickle' "$BERM" replay "$work/evil.pickle"
+
+# A trace without an alloc is no success worth a ratio.
+printf 'event_index,op,id,size_bytes,stream\n' >"$work/empty.csv"
+expect 0 "$BERM" replay --allocator berm "$work/empty.csv"
+grep -q '^berm .* - .*nothing allocated$' "$work/out" || fail "empty: $(cat "$work/out")"
 finish
