@@ -24,8 +24,10 @@ static const char *who = "A";
 
 #define MUST(call)                                                                                 \
     do {                                                                                           \
-        if ((call) != BERM_OK) {                                                                   \
-            (void)fprintf(stderr, "%s: %s: %s\n", who, #call, berm_error_message());               \
+        berm_status_t status = (call);                                                             \
+        if (status != BERM_OK) {                                                                   \
+            (void)fprintf(stderr, "%s: %s: %s: %s\n", who, #call, berm_status_name(status),        \
+                          berm_error_message());                                                   \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
@@ -60,10 +62,17 @@ static void text_write(berm_addr_t addr, const char *text) {
     (void)fflush(stdout);
 }
 
-static void text_read(berm_addr_t addr) {
+static void text_read(berm_addr_t addr, const char *expected) {
     char bytes[TEXT_BYTES] = "";
     if (driver_copy("cuMemcpyDtoH_v2", bytes, addr) != 0)
         exit(1);
+    if (strncmp(bytes, expected, sizeof bytes) != 0) {
+        (void)fprintf(stderr,
+                      "%s reads \"%.*s\" and not \"%s\": memory of the simulated device has "
+                      "contents only with SIMCUDA_BACKED=1 in the environment\n",
+                      who, TEXT_BYTES - 1, bytes, expected);
+        exit(1);
+    }
     printf("%s reads  \"%.*s\"\n", who, TEXT_BYTES - 1, bytes);
     (void)fflush(stdout);
 }
@@ -82,7 +91,7 @@ static void importer(void) {
     uint64_t size_bytes;
     who = "B";
     MUST(berm_share_receive(SOCKET_FD, BERM_DEVICE_ANY, &addr, &size_bytes));
-    text_read(addr);
+    text_read(addr, "from A");
     text_write(addr, "from B");
     figures_print("imported");
     if (write(SOCKET_FD, "", 1) != 1)
@@ -122,9 +131,9 @@ int main(int argc, char **argv) {
     MUST(berm_alloc_from(id, 8 << 20, 1, 0, NULL, &block));
     text_write(block, "from A");
     MUST(berm_share_send(sockets[0], block));
-    if (read(sockets[0], &byte, 1) != 1)
+    if (read(sockets[0], &byte, 1) != 1) // B has said why
         return fprintf(stderr, "A: the other process is gone\n"), 1;
-    text_read(block);
+    text_read(block, "from B");
     figures_print("exported");
 
     (void)kill(process, SIGKILL);
@@ -132,7 +141,7 @@ int main(int argc, char **argv) {
     printf("B is killed\n");
     MUST(berm_alloc(64 << 20, 0, NULL, &more));
     text_write(block, "from A alone");
-    text_read(block);
+    text_read(block, "from A alone");
     MUST(berm_free(block, 0, NULL));
     MUST(berm_free(more, 0, NULL));
     MUST(berm_trim(0, 0, NULL));

@@ -11,4 +11,9 @@ for line in 'B reads  "from A"' 'A reads  "from B"' 'B is killed' 'A reads  "fro
     grep -qxF -- "$line" "$work/out" || fail "no line '$line' in: $(cat "$work/out")"
 done
 [ -s "$work/err" ] && fail "on standard error: $(cat "$work/err")"
+
+# Without contents it says so, and does not print an empty text.
+SIMCUDA_STRICT=1 LD_LIBRARY_PATH=$BERM_LIBDIR/simcuda expect 1 timeout 60 "$example"
+grep -q 'SIMCUDA_BACKED=1' "$work/err" || fail "no reason: $(cat "$work/err")"
+grep -q 'reads ' "$work/out" && fail "it reads what is not there: $(cat "$work/out")"
 finish
