@@ -37,7 +37,7 @@ done
 
 operations=2000
 stress 1 --mistake byte
-json "r['wrong_bytes'] == 1 and 'wrong bytes from offset' in r['first_wrong'] and not r['good']"
+json "r['wrong_bytes'] == 1 and '1 wrong byte from offset' in r['first_wrong'] and not r['good']"
 stress 1 --mistake order
 json "r['hazards'] > 0 and 'not ordered' in r['first_hazard']"
 stress 0 --mistake order --expect-hazard

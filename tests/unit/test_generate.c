@@ -138,11 +138,12 @@ static void refuse(const char *kind, const trace_generate_options_t *options, co
 Test(generate, refuses_what_cannot_be) {
     refuse("chaos", NULL, "chaos: no such kind of trace; `berm gen --help` lists them");
     trace_generate_options_t options = {.max_size_bytes = 11, .live_cap_bytes = 10};
-    refuse("random", &options, "random: the largest size exceeds the cap on live bytes");
+    refuse("random", &options,
+           "random: the largest size (--max-size) exceeds the cap on live bytes (--live-cap)");
     options = (trace_generate_options_t){.operations = UINT64_MAX};
     refuse("random", &options, "random: more operations than a trace holds (2^31)");
     options = (trace_generate_options_t){.live_cap_bytes = UINT64_MAX};
-    refuse("random", &options, "random: the cap on live bytes is larger than 2^62");
+    refuse("random", &options, "random: the cap on live bytes (--live-cap) is larger than 2^62");
     options = (trace_generate_options_t){.sizes = (trace_size_law_t)7};
     refuse("random", &options, "random: no such law of sizes");
 }

@@ -189,7 +189,7 @@ Test(thread_cache, a_shortage_is_reported_with_merged_figures) {
     cr_assert(pthread_create(&thread, NULL, free_all, blocks) == 0);
     cr_assert(pthread_join(thread, NULL) == 0);
     cr_assert(berm_alloc(1000 * MIB, 0, NULL, &out) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
-    cr_assert(strstr(berm_error_message(), "live 0 MiB") != NULL, "%s", berm_error_message());
+    cr_assert(strstr(berm_error_message(), "live 0.0 MiB") != NULL, "%s", berm_error_message());
     BERM_TEST_END_INSIDE();
 }
 
