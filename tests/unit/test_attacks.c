@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "berm_introspect.h"
+#include "tests/support/capture.h"
 #include "tests/support/heap_inside.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -174,5 +175,28 @@ Test(attacks, restart_with_the_backend_in_use) {
     cr_assert(berm_init(conf) == BERM_OK, "%s", berm_error_message());
     (void)pthread_barrier_wait(&barrier);
     cr_assert(pthread_join(thread, NULL) == 0);
+    BERM_TEST_END_INSIDE();
+}
+
+// Plain memory that work of a captured stream may still use is passed by, as pages are: what
+// another stream has free serves the request.
+Test(attacks, plain_memory_behind_a_capture_does_not_refuse_requests) {
+    const berm_pool_id_t id = {1, 1};
+    const berm_pool_options_t plain = {.size = sizeof plain, .traits = BERM_POOL_PLAIN};
+    berm_addr_t held = 0, out = 0;
+    heap_fixture_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB, .berm = "headroom:0"});
+    void *captured = heap_stream_create(), *busy = heap_stream_create();
+    cr_assert(berm_pool_create(0, id, &plain) == BERM_OK);
+    cr_assert(berm_alloc_from(id, 20 * MIB, 512, 0, captured, &held) == BERM_OK);
+    heap_use(captured, held, 20 * MIB, 1000000000);
+    heap_free(held, captured);
+    berm_addr_t block = heap_alloc(20 * MIB, busy);
+    heap_use(busy, block, 20 * MIB, 1000000000);
+    heap_free(block, busy);
+    heap_capture_begin(captured, HEAP_CAPTURE_GLOBAL);
+    cr_assert(berm_alloc(40 * MIB, 0, heap_stream_create(), &out) == BERM_OK, "%s",
+              berm_error_message());
+    cr_assert(heap_capture_is_whole(captured));
+    heap_capture_drop(captured);
     BERM_TEST_END_INSIDE();
 }
