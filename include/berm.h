@@ -209,8 +209,8 @@ BERM_API berm_status_t berm_shutdown(size_t *live_blocks);
 // With BERM_STREAM_NONE the memory has no pending work at all and may be used on any stream.
 // *out is the address, or 0 on failure. What is inside is undefined.
 // Errors: ARGUMENT, SIZE_ZERO, SIZE_TOO_LARGE, DEVICE, OUT_OF_DEVICE_MEMORY, LIMIT,
-// OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES, CEILING, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START
-// ERRORS, DEVICE ERRORS.
+// OUT_OF_HOST_MEMORY, OUT_OF_ADDRESSES, CEILING, CAPTURE (on a miss, only with sync_edits), DRIVER,
+// DEVICE_LOST, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: on a miss, on first sight of a stream, and while freed blocks wait for other streams.
 // Waits: on a miss that moves pages still in use, or before failing; also, to learn when a freed
 // block is done with, where the driver refuses an event or has no cuCtxRecordEvent.
@@ -403,7 +403,8 @@ BERM_API berm_status_t berm_limit_get(int device, uint64_t *limit_bytes);
 // Gives cached physical memory of `device` back to the driver until at most `keep_bytes` of cached
 // memory remain (0: all that is possible; whole handles only). *released_bytes (may be NULL) is
 // what went back, also on failure. It empties thread caches of the device.
-// Errors: DEVICE, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Errors: DEVICE, CAPTURE (only with sync_edits), DRIVER, DEVICE_LOST, SHUTDOWN, FORKED, START
+// ERRORS, DEVICE ERRORS.
 // Driver: yes. Waits: for streams that still use freed memory. Streams: events on them.
 BERM_API berm_status_t berm_trim(int device, uint64_t keep_bytes, uint64_t *released_bytes);
 

@@ -150,7 +150,9 @@ static void aliased_pass(berm_pool_t *pool, berm_list_t *idle, uint64_t *count) 
 }
 
 berm_status_t berm__alias_retire(berm_pool_t *pool) {
-    berm_status_t first_error = BERM_OK;
+    berm_status_t first_error = berm__device_edits_check(pool->device);
+    if (first_error != BERM_OK)
+        return first_error == BERM_ERROR_CAPTURE ? BERM_OK : first_error;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         for (berm_range_t **at = &segment->stale; *at != NULL;) {
             berm_range_t *range = *at;

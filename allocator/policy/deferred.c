@@ -6,6 +6,7 @@
 // the queue needs. Entries leave under both, so who holds the device's may read one that is there.
 // Invariant I15 of pool.h.
 #include "policy/pool.h"
+#include "policy/share.h"
 
 // While frees wait, every so many allocations look at so many of them.
 enum {
@@ -65,14 +66,20 @@ static bool entry_has_passed(const berm_deferred_t *entry) {
     return true;
 }
 
+// What was exported is unmapped when it is done with, which may have to wait for a capture's end.
+static bool entry_needs_edit(const berm_pool_t *pool, const berm_deferred_t *entry) {
+    return entry->slab == NULL && berm__range_is_exported(pool, entry->segment, entry->range);
+}
+
 // Frees what has passed among the oldest `most` entries.
 static bool entries_sweep(berm_pool_t *pool, uint64_t most) {
-    bool has_freed = false;
+    bool has_freed = false, may_edit = berm__device_edits_check(pool->device) == BERM_OK;
     berm__mutex_lock(&pool->lock);
     for (berm_list_t *link = pool->deferred.next, *next; link != &pool->deferred && most-- > 0;
          link = next) {
         next = link->next;
-        if (!entry_has_passed(entry_of(link)))
+        if (!entry_has_passed(entry_of(link)) ||
+            (!may_edit && entry_needs_edit(pool, entry_of(link))))
             continue;
         entry_finish(pool, entry_of(link));
         has_freed = true;
@@ -107,8 +114,8 @@ static void tick(berm_pool_t *pool) {
     atomic_store(&pool->has_unsealed, false); // before the seals: what comes later is seen later
     if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK && streams_refresh(device) != BERM_OK)
         atomic_store(&pool->has_unsealed, true);
-    berm__gpu_leave(&device->gpu, is_pushed);
     (void)entries_sweep(pool, TICK_ENTRIES);
+    berm__gpu_leave(&device->gpu, is_pushed);
 }
 
 void berm__deferred_tick(berm_pool_t *pool) {
@@ -141,8 +148,11 @@ static berm_status_t entry_wait(const berm_deferred_t *entry) {
 // What a capture holds back is passed by.
 berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited) {
     berm_deferred_t *entry = NULL;
+    bool may_edit = berm__device_edits_check(pool->device) == BERM_OK;
     *waited = false;
     while ((entry = entry_next(pool, entry)) != NULL) {
+        if (!may_edit && entry_needs_edit(pool, entry))
+            continue;
         berm_status_t status = entry_wait(entry);
         if (status == BERM_ERROR_CAPTURE)
             continue;

@@ -33,12 +33,14 @@ berm_status_t berm__device_import(berm_device_t *device, const berm_import_reque
     *out = NULL;
     if (!device->gpu.drv->has_vmm_entries)
         return BERM_ERROR_UNSUPPORTED;
+    berm_status_t status = berm__device_edits_check(device);
+    if (status != BERM_OK)
+        return status;
     berm__device_imports_sweep(device);
     berm_import_t *import = berm__mem_alloc(sizeof *import);
     if (import == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    berm_status_t status =
-        berm__import_open(import, &device->gpu, request->fd, request->size_bytes);
+    status = berm__import_open(import, &device->gpu, request->fd, request->size_bytes);
     if (status != BERM_OK && berm__import_is_empty(import)) {
         berm__mem_free(import, sizeof *import);
         return status;
@@ -63,7 +65,9 @@ berm_import_t *berm__device_import_at(berm_device_t *device, berm_addr_t addr) {
 }
 
 berm_status_t berm__device_import_end(berm_device_t *device, berm_import_t *import) {
-    berm_status_t status = import_undo(device, import);
+    berm_status_t status = berm__device_edits_check(device);
+    if (status == BERM_OK)
+        status = import_undo(device, import);
     if (status == BERM_OK)
         import_forget(device, import);
     return status;

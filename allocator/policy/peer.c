@@ -102,7 +102,10 @@ bool berm__device_peer_is_enabled(const berm_device_t *device, int peer) {
 // use what it could: the first harms nobody, the second is a fault that shows at once.
 static berm_status_t device_access_change(berm_device_t *device, int peer, int before, int after) {
     berm_cu_mem_access_t access = access_of(peer, after);
-    berm_status_t status = device_access_set(device, &access);
+    berm_status_t status = berm__device_edits_check(device);
+    if (status != BERM_OK)
+        return status;
+    status = device_access_set(device, &access);
     if (status == BERM_OK)
         return BERM_OK;
     access.flags = before;

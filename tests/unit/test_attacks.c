@@ -4,8 +4,12 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "berm_introspect.h"
+#include "berm_share.h"
+#include "tests/support/capture.h"
+#include "tests/support/exportable.h"
 #include "tests/support/heap_inside.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -174,5 +178,55 @@ Test(attacks, restart_with_the_backend_in_use) {
     cr_assert(berm_init(conf) == BERM_OK, "%s", berm_error_message());
     (void)pthread_barrier_wait(&barrier);
     cr_assert(pthread_join(thread, NULL) == 0);
+    BERM_TEST_END_INSIDE();
+}
+
+// With sync_edits each edit of mappings waits for the context, which would break a capture:
+// requests that would map are refused, pages stay, and all works when the capture has ended.
+Test(attacks, edits_that_wait_break_no_capture) {
+    berm_addr_t out = 0;
+    heap_fixture_begin(
+        &(heap_fixture_options_t){.memory_bytes = 64 * MIB, .berm = "sync_edits:on"});
+    void *captured = heap_stream_create(), *other = heap_stream_create();
+    heap_free(heap_alloc(20 * MIB, captured), captured);
+    heap_free(heap_alloc(20 * MIB, other), other);
+    berm_addr_t exported = exportable_alloc(2 * MIB, other, NULL);
+    int fd;
+    uint64_t size_bytes;
+    cr_assert(berm_export(exported, &fd, &size_bytes) == BERM_OK && close(fd) == 0);
+    heap_free(exported, other);
+    heap_context_synchronize();
+    heap_capture_begin(captured, HEAP_CAPTURE_RELAXED);
+    cr_assert(berm_alloc(60 * MIB, 0, other, &out) == BERM_ERROR_CAPTURE);
+    cr_assert(berm_trim(0, 0, NULL) == BERM_ERROR_CAPTURE);
+    cr_assert(berm_stream_retire(0, other) == BERM_OK);
+    cr_assert(heap_capture_is_whole(captured));
+    BERM_TEST_CHECK();
+    heap_capture_drop(captured);
+    cr_assert(heap_device()->poisoned_bytes == 0);
+    heap_free(heap_alloc(60 * MIB, other), other);
+    BERM_TEST_END_INSIDE();
+}
+
+// Plain memory that work of a captured stream may still use is passed by, as pages are: what
+// another stream has free serves the request.
+Test(attacks, plain_memory_behind_a_capture_does_not_refuse_requests) {
+    const berm_pool_id_t id = {1, 1};
+    const berm_pool_options_t plain = {.size = sizeof plain, .traits = BERM_POOL_PLAIN};
+    berm_addr_t held = 0, out = 0;
+    heap_fixture_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB, .berm = "headroom:0"});
+    void *captured = heap_stream_create(), *busy = heap_stream_create();
+    cr_assert(berm_pool_create(0, id, &plain) == BERM_OK);
+    cr_assert(berm_alloc_from(id, 20 * MIB, 512, 0, captured, &held) == BERM_OK);
+    heap_use(captured, held, 20 * MIB, 1000000000);
+    heap_free(held, captured);
+    berm_addr_t block = heap_alloc(20 * MIB, busy);
+    heap_use(busy, block, 20 * MIB, 1000000000);
+    heap_free(block, busy);
+    heap_capture_begin(captured, HEAP_CAPTURE_GLOBAL);
+    cr_assert(berm_alloc(40 * MIB, 0, heap_stream_create(), &out) == BERM_OK, "%s",
+              berm_error_message());
+    cr_assert(heap_capture_is_whole(captured));
+    heap_capture_drop(captured);
     BERM_TEST_END_INSIDE();
 }
