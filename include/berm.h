@@ -285,7 +285,7 @@ BERM_API berm_status_t berm_pin(berm_addr_t addr, berm_pin_fn callback, void *ar
 
 // Ends the pin of the block at `addr`, live or freed, without telling its callback.
 // Errors: ADDRESS_UNKNOWN (there is no such pin, or it is being told), SHUTDOWN, FORKED.
-// Driver: never. Waits: never. Streams: none.
+// Driver: when it was the last pin of a freed block that was exported. Waits: never. Streams: none.
 BERM_API berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg);
 
 // ---------------------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ static const char *cause_text(berm_status_t status) {
         return "the limit stands in the way";
     case BERM_ERROR_CEILING:
         return "the driver's number of mappings is used up";
+    case BERM_ERROR_CAPTURE:
+        return "a stream is being captured, and mappings must not change meanwhile (sync_edits)";
     default:
         return berm_status_name(status);
     }
