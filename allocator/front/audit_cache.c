@@ -37,14 +37,13 @@ static int cache_check(const berm_audit_t *audit, const berm_cache_t *cache) {
             bytes += berm__size_class_bytes(size_class);
         }
     }
-    for (uint32_t at = 0; at < cache->large_count; at++) {
-        const berm_cache_large_t *entry = &cache->large[at];
-        bytes += entry->size_bytes;
-        if (entry->segment->pool != cache->pool || entry->range->state != BERM_RANGE_CACHED ||
-            entry->range->size_bytes != entry->size_bytes)
-            return berm__audit_fail(audit, 21, entry->segment->base + entry->range->start_bytes,
-                                    "a thread's cache holds a block that is not cached");
-    }
+    const berm_cache_large_t *large = &cache->large;
+    if (large->range != NULL &&
+        (large->segment->pool != cache->pool || large->range->state != BERM_RANGE_CACHED ||
+         large->range->size_bytes != large->size_bytes))
+        return berm__audit_fail(audit, 21, large->segment->base + large->range->start_bytes,
+                                "a thread's cache holds a block that is not cached");
+    bytes += large->size_bytes;
     if (bytes != cache->bytes)
         return berm__audit_fail(audit, 21, 0, "a thread's cache holds %llu bytes, %llu are counted",
                                 (unsigned long long)bytes, (unsigned long long)cache->bytes);

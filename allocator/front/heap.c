@@ -88,7 +88,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = counts->number_next,
-                                    .user = cache->large_capacity > 0 ? cache : NULL,
+                                    .user = cache->is_keeping ? cache : NULL,
                                     .may_map = may_map};
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     // Before the ladder calls for what all threads have: what this one has.

@@ -49,15 +49,10 @@ static uint32_t bin_capacity(unsigned size_class) {
 
 bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
     uint64_t occupied = berm__align_up(size_bytes, BERM_RANGE_UNIT_BYTES);
-    uint32_t i = cache->large_count;
-    while (i > 0 && cache->large[i - 1].size_bytes != occupied)
-        i--;
-    if (i == 0)
+    const berm_cache_large_t entry = cache->large;
+    if (entry.size_bytes != occupied)
         return false;
-    berm_cache_large_t entry = cache->large[i - 1];
-    cache->large_count--;
-    memmove(&cache->large[i - 1], &cache->large[i],
-            (cache->large_count - (i - 1)) * sizeof cache->large[0]);
+    cache->large = (berm_cache_large_t){0};
     berm_range_t *range = entry.range;
     range->as.block.requested_bytes = size_bytes;
     range->as.block.index = cache->counts->number_next++;
@@ -73,12 +68,12 @@ berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segmen
     if (range == NULL || range->start_bytes != addr - segment->base)
         return BERM_ERROR_STATE; // the pool says what is wrong
     if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL || range->is_pinned ||
-        cache->large_count >= cache->large_capacity)
+        cache->large.range != NULL || !cache->is_keeping)
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
     if (!berm__range_claim(range))
         return BERM_ERROR_DOUBLE_FREE;
-    cache->large[cache->large_count++] = (berm_cache_large_t){segment, range, occupied};
+    cache->large = (berm_cache_large_t){segment, range, occupied};
     cache->bytes += occupied;
     berm__counts_free(cache->counts, requested, occupied);
     return BERM_OK;
@@ -120,7 +115,7 @@ berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping) {
     cache->handle = pool->stream->handle;
     cache->ordinal = pool->device->gpu.ordinal;
     if (is_keeping) {
-        cache->large_capacity = BERM_CACHE_LARGE;
+        cache->is_keeping = true;
         for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++)
             cache->capacity[c] = (uint8_t)bin_capacity(c);
     }
@@ -212,11 +207,11 @@ static bool exchange_drain(berm_pool_t *pool) {
 }
 
 static void large_give(berm_cache_t *cache) {
-    for (uint32_t i = 0; i < cache->large_count; i++) {
-        cache->bytes -= cache->large[i].size_bytes;
-        berm__large_give(cache->pool, cache->large[i].segment, cache->large[i].range);
-    }
-    cache->large_count = 0;
+    if (cache->large.range == NULL)
+        return;
+    cache->bytes -= cache->large.size_bytes;
+    berm__large_give(cache->pool, cache->large.segment, cache->large.range);
+    cache->large = (berm_cache_large_t){0};
 }
 
 static void all_give(berm_cache_t *cache) {
@@ -234,7 +229,7 @@ bool berm__cache_spill(berm_cache_t *cache) {
 
 bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES) {
-        bool has_room = cache->large_count < cache->large_capacity;
+        bool has_room = cache->is_keeping && cache->large.range == NULL;
         if (!has_room)
             large_give(cache);
         return has_room;

@@ -35,7 +35,6 @@
 enum {
     BERM_CACHE_SLOTS_MAX = 32,          // cached slots of one class
     BERM_CACHE_CLASS_BYTES = 256 << 10, // and their bytes
-    BERM_CACHE_LARGE = 1,               // cached large blocks
 };
 
 typedef struct berm_cache_slot {
@@ -78,16 +77,15 @@ typedef struct berm_cache {
     berm_addr_t home_base;
     uint64_t home_bytes; // 0: none
     // Constant after creation, again.
-    uint32_t
-        large_capacity; // 0, as all of `capacity`: keeps nothing, serves its pool's lookup only
+    // False, and all of `capacity` 0: it serves the lookup of its pool only.
+    bool is_keeping;
     uint8_t capacity[BERM_SIZE_CLASS_COUNT];
     berm_counts_t *counts; // shared by the thread's caches of the device
     bool is_retired;       // stays claimed; under the device's lock
     berm_list_t link;      // of the device's list; under the device's lock
     // The owner's, or the claimer's.
     uint64_t bytes;
-    uint32_t large_count;
-    berm_cache_large_t large[BERM_CACHE_LARGE]; // oldest first
+    berm_cache_large_t large; // what was freed last; range NULL: none
     uint8_t count[BERM_SIZE_CLASS_COUNT];
     berm_cache_slot_t slots[BERM_SIZE_CLASS_COUNT][BERM_CACHE_SLOTS_MAX];
 } berm_cache_t;
@@ -121,7 +119,7 @@ static inline void berm__cache_leave(berm_cache_t *cache) {
     atomic_store_explicit(&cache->busy, 0, memory_order_release);
 }
 
-// Of cached large blocks only one of exactly the size will do: it is never cut.
+// A cached large block serves requests of exactly its size: it is never cut.
 bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
 berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segment,
                                      berm_range_t *range, berm_addr_t addr);
