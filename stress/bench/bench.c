@@ -23,12 +23,12 @@ enum {
 };
 
 const bench_case_t bench_cases[] = {
-    {"pair_512B", BENCH_PAIR, 512, 0, 1, 20000, 500},
-    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 20000, 500},
-    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 20000, 500},
-    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 20000, 500},
-    {"churn_100", BENCH_CHURN, 0, 100, 1, 20000, 500},
-    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 20000, 500},
+    {"pair_512B", BENCH_PAIR, 512, 0, 1, 100000, 500},
+    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 100000, 500},
+    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 100000, 500},
+    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 100000, 500},
+    {"churn_100", BENCH_CHURN, 0, 100, 1, 200000, 500},
+    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 200000, 500},
     {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0},
     {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500},
     {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500},
