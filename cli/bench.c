@@ -142,25 +142,6 @@ static int parse_arguments(cli_bench_t *bench) {
     return CLI_OK;
 }
 
-// What the second thread brings, beside the row with one.
-static void note_scaling(cli_bench_t *bench) {
-    for (size_t i = 0; i < bench->row_count; i++) {
-        bench_row_t *row = &bench->rows[i];
-        if (row->benchmark->kind != BENCH_LOCAL || row->benchmark->threads != 2)
-            continue;
-        for (size_t j = 0; j < bench->row_count; j++) {
-            const bench_row_t *one = &bench->rows[j];
-            if (one->benchmark->kind != BENCH_LOCAL || one->benchmark->threads != 1 ||
-                strcmp(one->allocator, row->allocator) != 0 || one->mean_ns < 0 ||
-                row->mean_ns <= 0)
-                continue;
-            size_t length = strlen(row->note);
-            (void)snprintf(row->note + length, sizeof row->note - length, "%s%.2f times one thread",
-                           length > 0 ? "; " : "", one->mean_ns / row->mean_ns);
-        }
-    }
-}
-
 static bool has_kept(const cli_bench_t *bench) {
     bool has = false;
     for (size_t i = 0; i < bench->options.allocator_count; i++)
@@ -184,7 +165,6 @@ static int bench_all(cli_bench_t *bench) {
         bench->row_count += bench->options.allocator_count;
     }
     cli_progress_end();
-    note_scaling(bench);
     if (!bench->wants_instructions || bench_counts_instructions())
         return CLI_OK;
     return cli_bench_valgrind(bench);
@@ -260,7 +240,9 @@ const cli_command_t cli_bench = {
         "  pair_512B, pair_64KiB, pair_1MiB, pair_64MiB  an allocation and its free\n"
         "  churn_100, churn_10000, churn_1000000  with so many blocks live, of 512 bytes to 4 MiB\n"
         "                       uniform in the logarithm, one is freed and another allocated\n"
-        "  local_1_thread, local_2_threads  churn with 100 blocks in each thread\n"
+        "  local_1_thread, local_2_threads  churn with 100 blocks in each thread, each on its own\n"
+        "                       stream and processor; two beside one in the same round, and what\n"
+        "                       two threads that share nothing do then\n"
         "  remote_free          one thread allocates 4 KiB, another frees it\n\n"
         "  mean_ns              of an operation, in a batch; with threads wall time an operation\n"
         "  p50_ns, p99_ns, p999_ns  of operations timed one by one\n"

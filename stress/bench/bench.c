@@ -52,14 +52,27 @@ static bool case_has_threads(const bench_case_t *benchmark) {
     return benchmark->kind == BENCH_LOCAL || benchmark->kind == BENCH_REMOTE;
 }
 
+// Local work in two threads, beside that in one just before: its mean in ns, or -1.
+static double scaling_round(bench_subject_t *subject, const bench_plan_t *plan) {
+    double machine = bench_machine_scaling();
+    double one_ns = bench_threads(subject, plan, 1);
+    double two_ns = one_ns > 0 ? bench_threads(subject, plan, 2) : -1;
+    if (two_ns <= 0)
+        return -1;
+    subject->machine_scaling[subject->rounds] = machine;
+    subject->scaling[subject->rounds] = 2 * one_ns / two_ns;
+    return two_ns / (double)plan->operations / 2;
+}
+
 // One round of one allocator: its mean in ns, or -1.
 static double subject_round(bench_subject_t *subject, const bench_plan_t *plan,
                             uint64_t clock_cost_ns) {
     const bench_case_t *benchmark = plan->benchmark;
+    if (benchmark->kind == BENCH_LOCAL && benchmark->threads == 2)
+        return scaling_round(subject, plan);
     if (case_has_threads(benchmark)) {
-        double wall_ns = bench_threads(subject, plan);
-        int busy = benchmark->kind == BENCH_LOCAL ? benchmark->threads : 1;
-        return wall_ns < 0 ? -1 : wall_ns / (double)plan->operations / busy;
+        double wall_ns = bench_threads(subject, plan, benchmark->threads);
+        return wall_ns < 0 ? -1 : wall_ns / (double)plan->operations;
     }
     uint64_t count = 0;
     bool is_counting = meter_instructions_start();
@@ -93,6 +106,14 @@ static void round_run(bench_subject_t *subjects, size_t count, const bench_plan_
             subjects[i].ratios[subjects[i].rounds++] = means[0] > 0 ? means[i] / means[0] : -1;
 }
 
+static void scaling_note(bench_row_t *row, bench_subject_t *subject) {
+    size_t length = strlen(row->note);
+    (void)snprintf(row->note + length, sizeof row->note - length,
+                   "%s%.2f times one thread where the machine does %.2f", length > 0 ? "; " : "",
+                   meter_median(subject->scaling, subject->rounds),
+                   meter_median(subject->machine_scaling, subject->rounds));
+}
+
 static void row_fill(bench_row_t *row, bench_subject_t *subject, const bench_plan_t *plan) {
     *row = (bench_row_t){.benchmark = plan->benchmark,
                          .allocator = subject->ops->name,
@@ -115,6 +136,8 @@ static void row_fill(bench_row_t *row, bench_subject_t *subject, const bench_pla
     row->mean_ns = meter_median(subject->means, subject->rounds);
     row->per_mutex_pair = meter_median(subject->per_mutex, subject->rounds);
     row->ratio = meter_median(subject->ratios, subject->rounds);
+    if (plan->benchmark->kind == BENCH_LOCAL && plan->benchmark->threads == 2)
+        scaling_note(row, subject);
     if (subject->times.count > 0) {
         row->p50_ns = (double)histogram_quantile(&subject->times, 500);
         row->p99_ns = (double)histogram_quantile(&subject->times, 990);

@@ -45,6 +45,8 @@ typedef struct bench_subject {
     double instructions;
     double host_bytes;
     double means[BENCH_ROUNDS_MAX], per_mutex[BENCH_ROUNDS_MAX], ratios[BENCH_ROUNDS_MAX];
+    // Of local work in two threads: how many times that of one, and the machine's.
+    double scaling[BENCH_ROUNDS_MAX], machine_scaling[BENCH_ROUNDS_MAX];
     uint32_t rounds;
 } bench_subject_t;
 
@@ -61,7 +63,11 @@ bool bench_batch(bench_subject_t *subject, const bench_plan_t *plan, uint64_t op
 // The same, each operation timed by itself.
 bool bench_singles(bench_subject_t *subject, const bench_plan_t *plan, uint64_t operations,
                    uint64_t clock_cost_ns);
-// A round of BENCH_LOCAL or BENCH_REMOTE; wall time in ns, or -1 when something failed.
-double bench_threads(bench_subject_t *subject, const bench_plan_t *plan);
+// A round of BENCH_LOCAL or BENCH_REMOTE in `count` threads, 1 or 2; wall time in ns, or -1 when
+// something failed.
+double bench_threads(bench_subject_t *subject, const bench_plan_t *plan, int count);
+// How many times the work of one thread two threads do on this machine now, when they share
+// nothing: each locks and unlocks a mutex of its own. -1: unknown.
+double bench_machine_scaling(void);
 
 #endif

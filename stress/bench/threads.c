@@ -2,9 +2,9 @@
 // The benchmarks with several threads: each with blocks of its own, and one that frees what another
 // allocated. An allocator that is for one thread is called under one lock, as such allocators are.
 //
-// Layout: workers wait at a barrier; the wall time runs from there to the last one's end. Producer
-// and consumer share a ring of addresses, each with its own end of it; where one has to wait it
-// yields the processor.
+// Layout: workers wait at a barrier, each on a processor of its own where the system has so many;
+// the wall time runs from there to the last one's end. Producer and consumer share a ring of
+// addresses, each with its own end of it; where one has to wait it yields the processor.
 // Locks: the subject's, if it needs one. May fail: threads, contexts, the allocator.
 #include <sched.h>
 #include <stdatomic.h>
@@ -102,8 +102,25 @@ static bool consumer_run(worker_t *w) {
     return true;
 }
 
+// The system starts threads where it likes, and moves them only after milliseconds: two of them may
+// share a processor for a whole round.
+static void processor_choose(int index) {
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (!CPU_ISSET(i, &allowed) || index-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(i, &one);
+        (void)sched_setaffinity(0, sizeof one, &one);
+        return;
+    }
+}
+
 static void *worker_main(void *argument) {
     worker_t *w = argument;
+    processor_choose(w->index);
     const stress_driver_t *d = stress_driver_raw();
     berm_cu_device_t device;
     berm_cu_context_t context = NULL;
@@ -135,8 +152,8 @@ static void ring_drain(bench_subject_t *subject, ring_t *ring, uint64_t size_byt
     }
 }
 
-double bench_threads(bench_subject_t *subject, const bench_plan_t *plan) {
-    int count = plan->benchmark->threads, started = 0;
+double bench_threads(bench_subject_t *subject, const bench_plan_t *plan, int count) {
+    int started = 0;
     pthread_t threads[2];
     worker_t workers[2];
     pthread_barrier_t barrier;
@@ -171,4 +188,54 @@ double bench_threads(bench_subject_t *subject, const bench_plan_t *plan) {
         return (double)(end_ns - start_ns);
     bench_subject_fail(subject, "a thread could not do its part");
     return -1;
+}
+
+// --- what the machine does -----------------------------------------------------------------------
+
+enum {
+    MACHINE_PAIRS = 200000
+};
+
+typedef struct machine_worker {
+    pthread_barrier_t *barrier;
+    int index;
+    double pair_ns;
+} machine_worker_t;
+
+static void *machine_main(void *argument) {
+    machine_worker_t *w = argument;
+    processor_choose(w->index);
+    (void)pthread_barrier_wait(w->barrier);
+    w->pair_ns = meter_mutex_pair_ns(MACHINE_PAIRS);
+    return NULL;
+}
+
+// The slower one's mean of `count` threads at once, or -1.
+static double machine_pair_ns(int count) {
+    pthread_t threads[2];
+    machine_worker_t workers[2];
+    pthread_barrier_t barrier;
+    int started = 0;
+    if (pthread_barrier_init(&barrier, NULL, (unsigned)count) != 0)
+        return -1;
+    for (; started < count; started++) {
+        workers[started] = (machine_worker_t){.barrier = &barrier, .index = started};
+        if (pthread_create(&threads[started], NULL, machine_main, &workers[started]) != 0)
+            break;
+    }
+    if (started == 1 && count == 2)
+        (void)pthread_barrier_wait(&barrier);
+    double slowest_ns = started == count ? 0 : -1;
+    for (int i = 0; i < started; i++) {
+        (void)pthread_join(threads[i], NULL);
+        if (slowest_ns >= 0 && workers[i].pair_ns > slowest_ns)
+            slowest_ns = workers[i].pair_ns;
+    }
+    (void)pthread_barrier_destroy(&barrier);
+    return slowest_ns;
+}
+
+double bench_machine_scaling(void) {
+    double one_ns = machine_pair_ns(1), two_ns = machine_pair_ns(2);
+    return one_ns > 0 && two_ns > 0 ? 2 * one_ns / two_ns : -1;
 }
