@@ -240,6 +240,8 @@ const cli_command_t cli_bench = {
         "  pair_512B, pair_64KiB, pair_1MiB, pair_64MiB  an allocation and its free\n"
         "  churn_100, churn_10000, churn_1000000  with so many blocks live, of 512 bytes to 4 MiB\n"
         "                       uniform in the logarithm, one is freed and another allocated\n"
+        "  pair_512B_read, churn_10000_read  the same while another thread reads the statistics\n"
+        "                       every millisecond (berm only; what hits count cannot be left out)\n"
         "  local_1_thread, local_2_threads  churn with 100 blocks in each thread, each on its own\n"
         "                       stream and processor; two beside one in the same round, and what\n"
         "                       two threads that share nothing do then\n"

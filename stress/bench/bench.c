@@ -23,16 +23,18 @@ enum {
 };
 
 const bench_case_t bench_cases[] = {
-    {"pair_512B", BENCH_PAIR, 512, 0, 1, 100000, 500},
-    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 100000, 500},
-    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 100000, 500},
-    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 100000, 500},
-    {"churn_100", BENCH_CHURN, 0, 100, 1, 200000, 500},
-    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 200000, 500},
-    {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0},
-    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500},
-    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500},
-    {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500},
+    {"pair_512B", BENCH_PAIR, 512, 0, 1, 100000, 500, false},
+    {"pair_512B_read", BENCH_PAIR, 512, 0, 1, 100000, 500, true},
+    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 100000, 500, false},
+    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 100000, 500, false},
+    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 100000, 500, false},
+    {"churn_100", BENCH_CHURN, 0, 100, 1, 200000, 500, false},
+    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 200000, 500, false},
+    {"churn_10000_read", BENCH_CHURN, 0, 10000, 1, 200000, 500, true},
+    {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0, false},
+    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500, false},
+    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500, false},
+    {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500, false},
 };
 const size_t bench_case_count = BERM_ARRAY_LENGTH(bench_cases);
 
@@ -75,6 +77,9 @@ static double subject_round(bench_subject_t *subject, const bench_plan_t *plan,
         return wall_ns < 0 ? -1 : wall_ns / (double)plan->operations;
     }
     uint64_t count = 0;
+    bench_reader_t reader;
+    if (benchmark->is_read && !bench_reader_start(&reader, subject))
+        return -1;
     bool is_counting = meter_instructions_start();
     uint64_t start_ns = meter_clock_ns();
     bool is_good = bench_batch(subject, plan, plan->operations);
@@ -82,6 +87,8 @@ static double subject_round(bench_subject_t *subject, const bench_plan_t *plan,
     if (is_counting && meter_instructions_stop(&count))
         subject->instructions = (double)count / (double)plan->operations;
     is_good = is_good && bench_singles(subject, plan, plan->operations, clock_cost_ns);
+    if (benchmark->is_read)
+        is_good = bench_reader_stop(&reader, subject) && is_good;
     return is_good ? (double)spent_ns / (double)plan->operations : -1;
 }
 

@@ -25,6 +25,7 @@ typedef struct bench_case {
     uint64_t size_bytes, live;
     int threads;
     uint64_t operations, operations_quick; // of a round
+    bool is_read; // meanwhile another thread reads the statistics every millisecond: berm only
 } bench_case_t;
 
 extern const bench_case_t bench_cases[];

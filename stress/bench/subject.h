@@ -4,6 +4,7 @@
 #define STRESS_BENCH_SUBJECT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "stress/bench/bench.h"
 #include "stress/histogram.h"
@@ -66,6 +67,16 @@ bool bench_singles(bench_subject_t *subject, const bench_plan_t *plan, uint64_t 
 // A round of BENCH_LOCAL or BENCH_REMOTE in `count` threads, 1 or 2; wall time in ns, or -1 when
 // something failed.
 double bench_threads(bench_subject_t *subject, const bench_plan_t *plan, int count);
+// A thread that reads the statistics of the subject's allocator every millisecond, as a monitor
+// would. False when it cannot, which fails the subject.
+typedef struct bench_reader {
+    pthread_t thread;
+    atomic_bool is_stopped;
+    bool has_failed;
+} bench_reader_t;
+bool bench_reader_start(bench_reader_t *reader, bench_subject_t *subject);
+bool bench_reader_stop(bench_reader_t *reader, bench_subject_t *subject);
+
 // How many times the work of one thread two threads do on this machine now, when they share
 // nothing: each locks and unlocks a mutex of its own. -1: unknown.
 double bench_machine_scaling(void);

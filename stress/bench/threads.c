@@ -9,7 +9,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "berm_introspect.h"
+#include "stress/baselines/baselines.h"
 #include "stress/bench/meter.h"
 #include "stress/bench/subject.h"
 #include "stress/device.h"
@@ -188,6 +191,41 @@ double bench_threads(bench_subject_t *subject, const bench_plan_t *plan, int cou
         return (double)(end_ns - start_ns);
     bench_subject_fail(subject, "a thread could not do its part");
     return -1;
+}
+
+// --- a monitor -----------------------------------------------------------------------------------
+
+static void *reader_main(void *argument) {
+    bench_reader_t *reader = argument;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (!atomic_load_explicit(&reader->is_stopped, memory_order_relaxed)) {
+        berm_stats_t stats = {.size = sizeof stats};
+        if (berm_stats_read(stress_device_ordinal(), &stats) != BERM_OK)
+            reader->has_failed = true;
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+bool bench_reader_start(bench_reader_t *reader, bench_subject_t *subject) {
+    *reader = (bench_reader_t){0};
+    if (subject->ops != &stress_berm_ops) {
+        bench_subject_fail(subject, "no other thread may read its statistics meanwhile");
+        return false;
+    }
+    if (pthread_create(&reader->thread, NULL, reader_main, reader) != 0) {
+        bench_subject_fail(subject, "no thread");
+        return false;
+    }
+    return true;
+}
+
+bool bench_reader_stop(bench_reader_t *reader, bench_subject_t *subject) {
+    atomic_store(&reader->is_stopped, true);
+    (void)pthread_join(reader->thread, NULL);
+    if (reader->has_failed)
+        bench_subject_fail(subject, "its statistics could not be read");
+    return !reader->has_failed;
 }
 
 // --- what the machine does -----------------------------------------------------------------------

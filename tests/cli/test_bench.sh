@@ -2,15 +2,17 @@
 # berm bench: CSV and JSON, every allocator, a library made here, bad options.
 . "$(dirname "$0")/lib.sh"
 
-expect 0 "$BERM" bench --quick --seed 2 --benchmark pair_512B,churn_100,local_1_thread,local_2_threads,remote_free
-[ "$(sed -n 1p "$work/out")" = '# berm bench --quick --seed 2 --benchmark pair_512B,churn_100,local_1_thread,local_2_threads,remote_free' ] ||
+expect 0 "$BERM" bench --quick --seed 2 --benchmark pair_512B,pair_512B_read,churn_100,local_1_thread,local_2_threads,remote_free
+[ "$(sed -n 1p "$work/out")" = '# berm bench --quick --seed 2 --benchmark pair_512B,pair_512B_read,churn_100,local_1_thread,local_2_threads,remote_free' ] ||
     fail "first line: $(sed -n 1p "$work/out")"
 sed -n 2p "$work/out" | grep -q '^# .*simulated device; berm .*commit ' || fail "machine line"
 sed -n 3p "$work/out" | grep -q '^benchmark,allocator,threads,operations,mean_ns' || fail "head"
-[ "$(wc -l <"$work/out")" -eq 13 ] || fail "10 rows wanted"
+[ "$(wc -l <"$work/out")" -eq 15 ] || fail "12 rows wanted"
 awk -F, 'NR > 3 && NF != 13 { exit 1 }' "$work/out" || fail "a row has not 13 columns"
 grep -q '^pair_512B,berm,1,1500,[0-9.]*,[0-9]*,[0-9]*,[0-9]*,[0-9.]*,1.000,' "$work/out" ||
     fail "berm's row: $(grep berm "$work/out")"
+grep -q '^pair_512B_read,berm,1,1500,[0-9]' "$work/out" || fail "no reading of statistics"
+grep -q '^pair_512B_read,pytorch,.*skipped: ' "$work/out" || fail "a model was read by two threads"
 grep -q '^local_2_threads,pytorch.*under one lock; [0-9.]* times one thread where the machine does [0-9.]*$' "$work/out" ||
     fail "what one thread does is not compared"
 
