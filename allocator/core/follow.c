@@ -10,6 +10,8 @@
 #include "host/mem.h"
 
 enum {
+    REACH_FIRST = 4,    // how far a request is looked for while the plan is followed,
+    REACH_GROWTH = 8,   // and how much farther for each one in a row that was not found
     GRAM = 8,           // sizes in a row by which a place is found again
     SKIPS_TO_SEEK = 16, // requests in a row that were no item, before it is looked for
 };
@@ -122,7 +124,9 @@ static bool is_open(const berm_follow_t *follow, uint32_t item, uint64_t place) 
 
 uint32_t berm__follow_find(const berm_follow_t *follow, uint64_t size_bytes) {
     const uint64_t cursor = follow->cursor;
-    for (uint32_t i = 0; i <= follow->ahead; i++) {
+    const uint64_t reach = REACH_FIRST + (uint64_t)follow->skips * REACH_GROWTH;
+    const uint32_t ahead = (uint32_t)berm__min_u64(follow->ahead, reach);
+    for (uint32_t i = 0; i <= ahead; i++) {
         uint32_t item = item_ahead(follow, i);
         if (follow->sizes[item] == size_bytes && is_open(follow, item, cursor + i))
             return item;
