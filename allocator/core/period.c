@@ -233,31 +233,51 @@ static bool tracker_fits(berm_period_t *period, const period_tracker_t *tracker)
            !is_asked_more(period, tracker->lag, run, is_clean);
 }
 
+static bool is_confirmed(const berm_period_t *period, const period_tracker_t *tracker) {
+    return period__tracker_run(period, tracker) >= (uint64_t)tracker->lag * 9 / 10;
+}
+
+// The better of two that fit.
+static const period_tracker_t *better(const berm_period_t *period, const period_tracker_t *a,
+                                      const period_tracker_t *b) {
+    const period_tracker_t *longer = a->lag > b->lag ? a : b, *shorter = longer == a ? b : a;
+    bool is_enough =
+        period__tracker_run(period, shorter) >= longer->lag &&
+        period__tracker_permille(shorter) + PERMILLE_APART >= period__tracker_permille(longer);
+    return is_enough ? shorter : longer;
+}
+
+// What is offered and confirmed stays, while it matches, until a longer one is confirmed that
+// matches better.
+static bool stays(const berm_period_t *period, const period_tracker_t *tracker) {
+    const period_tracker_t *offered = period->offered;
+    uint32_t permille = period__tracker_permille(offered);
+    return is_confirmed(period, offered) && permille >= PERMILLE_LEAST &&
+           (tracker->lag <= offered->lag || !is_confirmed(period, tracker) ||
+            period__tracker_permille(tracker) <= permille + PERMILLE_APART);
+}
+
 static void offer_choose(berm_period_t *period) {
-    const period_tracker_t *best = NULL;
+    const period_tracker_t *best = period->offered;
+    if (best != NULL && !best->is_fit) {
+        period->epoch = period->notes;
+        best = period->offered = NULL;
+    }
     for (int i = 0; i < PERIOD_TRACKERS; i++) {
         const period_tracker_t *tracker = &period->trackers[i];
-        if (tracker->lag == 0 || !tracker->is_fit)
+        if (!tracker->is_fit || tracker == best)
             continue;
-        if (best == NULL) {
+        if (best == NULL)
             best = tracker;
-            continue;
-        }
-        const period_tracker_t *longer = tracker->lag > best->lag ? tracker : best;
-        const period_tracker_t *shorter = longer == best ? tracker : best;
-        bool is_enough =
-            period__tracker_run(period, shorter) >= longer->lag &&
-            period__tracker_permille(shorter) + PERMILLE_APART >= period__tracker_permille(longer);
-        best = is_enough ? shorter : longer;
+        else if (best != period->offered || !stays(period, tracker))
+            best = better(period, best, tracker);
     }
-    if (period->offered != NULL && best == NULL)
-        period->epoch = period->notes;
     period->offered = best;
-    period->verdict = BERM_PERIOD_NONE;
     if (best == NULL)
-        return;
-    bool is_whole = period__tracker_run(period, best) >= (uint64_t)best->lag * 9 / 10;
-    period->verdict = is_whole ? BERM_PERIOD_CONFIRMED : BERM_PERIOD_CANDIDATE;
+        period->verdict = BERM_PERIOD_NONE;
+    else
+        period->verdict =
+            is_confirmed(period, best) ? BERM_PERIOD_CONFIRMED : BERM_PERIOD_CANDIDATE;
 }
 
 static void trackers_note(berm_period_t *period) {
