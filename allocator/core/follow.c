@@ -10,10 +10,13 @@
 #include "host/mem.h"
 
 enum {
-    REACH_FIRST = 4,    // how far a request is looked for while the plan is followed,
-    REACH_GROWTH = 8,   // and how much farther for each one in a row that was not found
-    GRAM = 8,           // sizes in a row by which a place is found again
-    SKIPS_TO_SEEK = 16, // requests in a row that were no item, before it is looked for
+    NEAR = 4,            // how far a request is looked for from the cursor
+    MISFIT_SKIP = 2,     // misfit rises by this with a request that is no item, and falls by 1
+    MISFIT_TO_ALIGN = 6, // the cursor's neighbourhood is searched from here on,
+    MISFIT_TO_SEEK = 48, // and all of the plan from here on
+    MISFIT_MAX = 64,
+    GRAM = 8,       // for a place that the last so many sizes lead to,
+    GRAM_MATCH = 6, // of which so many must be the same in the neighbourhood
 };
 
 #define GRAM_TWICE (UINT32_MAX - 1) // in the table: more than one item has this hash
@@ -26,7 +29,7 @@ struct berm_follow {
     uint32_t ahead, behind; // the reach; no item is within it twice
     uint32_t hit_at, hit_count;
     uint32_t item;         // at the cursor
-    uint32_t skips;        // in a row
+    uint32_t misfit;       // see MISFIT_SKIP
     uint64_t cursor;       // a place
     uint64_t recent[GRAM]; // the last sizes, the latest last
 };
@@ -124,8 +127,7 @@ static bool is_open(const berm_follow_t *follow, uint32_t item, uint64_t place) 
 
 uint32_t berm__follow_find(const berm_follow_t *follow, uint64_t size_bytes) {
     const uint64_t cursor = follow->cursor;
-    const uint64_t reach = REACH_FIRST + (uint64_t)follow->skips * REACH_GROWTH;
-    const uint32_t ahead = (uint32_t)berm__min_u64(follow->ahead, reach);
+    const uint32_t ahead = follow->ahead < NEAR ? follow->ahead : NEAR;
     for (uint32_t i = 0; i <= ahead; i++) {
         uint32_t item = item_ahead(follow, i);
         if (follow->sizes[item] == size_bytes && is_open(follow, item, cursor + i))
@@ -170,7 +172,7 @@ void berm__follow_accept(berm_follow_t *follow, uint32_t item) {
     }
     follow->served[item] = place + 1;
     request_note(follow, follow->sizes[item], true);
-    follow->skips = 0;
+    follow->misfit -= follow->misfit > 0;
     follow->cursor = place;
     follow->item = item;
     cursor_advance(follow);
@@ -179,21 +181,60 @@ void berm__follow_accept(berm_follow_t *follow, uint32_t item) {
         cursor_advance(follow);
 }
 
+// How many of the last sizes stand right before an item.
+static uint32_t gram_matches(const berm_follow_t *follow, uint32_t item) {
+    uint32_t matches = 0, at = item;
+    for (uint32_t i = GRAM; i-- > 0;) {
+        at = at > 0 ? at - 1 : follow->count - 1;
+        matches += follow->sizes[at] == follow->recent[i];
+    }
+    return matches;
+}
+
+// Moves the cursor to where, in its neighbourhood, most of the last sizes stand right before it.
+// What lies ahead of there and has been served was so by mistake.
+static void align(berm_follow_t *follow) {
+    uint32_t best = gram_matches(follow, follow->item);
+    uint64_t place = follow->cursor;
+    for (uint32_t i = 1; i <= follow->ahead && best < GRAM; i++)
+        for (int side = 0; side < 2; side++) {
+            if (side == 1 && i > follow->behind)
+                continue;
+            uint32_t item = side == 0 ? item_ahead(follow, i) : item_behind(follow, i);
+            uint32_t matches = gram_matches(follow, item);
+            if (matches <= best)
+                continue;
+            best = matches;
+            place = side == 0 ? follow->cursor + i : follow->cursor - i;
+        }
+    if (best < GRAM_MATCH)
+        return;
+    cursor_set(follow, place);
+    follow->misfit = 0;
+    for (uint32_t i = 0; i <= follow->ahead; i++) {
+        uint64_t *served = &follow->served[item_ahead(follow, i)];
+        *served = berm__min_u64(*served, place + i);
+    }
+}
+
 // Looks the last sizes up in the plan; if they stand at one place only, the cursor goes behind it.
 static void seek_recent(berm_follow_t *follow) {
     uint32_t item = follow->grams[gram_of_recent(follow)];
     if (item == BERM_FOLLOW_NONE || item == GRAM_TWICE)
         return;
-    for (uint32_t i = 0; i < GRAM; i++)
-        if (follow->sizes[(item + i) % follow->count] != follow->recent[i])
-            return;
-    berm__follow_seek(follow, (item + GRAM) % follow->count);
-    follow->skips = 0;
+    uint32_t next = (item + GRAM) % follow->count;
+    if (gram_matches(follow, next) < GRAM)
+        return;
+    berm__follow_seek(follow, next);
+    follow->misfit = 0;
 }
 
 void berm__follow_skip(berm_follow_t *follow, uint64_t size_bytes) {
     request_note(follow, size_bytes, false);
-    if (++follow->skips >= SKIPS_TO_SEEK)
+    follow->misfit = (uint32_t)berm__min_u64(follow->misfit + MISFIT_SKIP, MISFIT_MAX);
+    if (follow->misfit >= MISFIT_TO_ALIGN)
+        align(follow);
+    if (follow->misfit >= MISFIT_TO_SEEK)
         seek_recent(follow);
 }
 

@@ -2,11 +2,11 @@
 // Follows a cyclic plan: which of its items is the next request?
 //
 // Items are numbered in order of their begin. A cursor stands where the next request should be; a
-// request is the item of its size, not yet served in this pass, that is nearest to the cursor, to
-// both sides (around the end of the period too). Only the nearest few places are looked at while
-// the plan is followed, so that a changed request does not take the place of a later equal one; for
-// each request in a row that was none, more, up to BERM_FOLLOW_REACH. After many, the last few
-// requests are looked up in the whole plan and the cursor moves there.
+// request is the item of its size, not yet served in this pass, that is nearest to the cursor, a
+// few places to both sides (around the end of the period too): not more, so that a changed request
+// does not take the place of a later equal one. When too many requests are no item, the cursor
+// moves to where most of the last sizes stand before it, within BERM_FOLLOW_REACH; and when that
+// does not help, anywhere.
 // Constant time: one comparison when the plan is followed exactly. Locks: the owner's.
 #ifndef BERM_CORE_FOLLOW_H
 #define BERM_CORE_FOLLOW_H
