@@ -12,9 +12,8 @@
 enum {
     NEAR = 4,            // how far a request is looked for from the cursor
     MISFIT_SKIP = 2,     // misfit rises by this with a request that is no item, and falls by 1
-    MISFIT_TO_ALIGN = 6, // the cursor's neighbourhood is searched from here on,
-    MISFIT_TO_SEEK = 48, // and all of the plan from here on
-    MISFIT_MAX = 64,
+    MISFIT_TO_ALIGN = 8, // the cursor is moved from here on
+    MISFIT_MAX = 32,
     GRAM = 8,       // for a place that the last so many sizes lead to,
     GRAM_MATCH = 6, // of which so many must be the same in the neighbourhood
 };
@@ -193,7 +192,7 @@ static uint32_t gram_matches(const berm_follow_t *follow, uint32_t item) {
 
 // Moves the cursor to where, in its neighbourhood, most of the last sizes stand right before it.
 // What lies ahead of there and has been served was so by mistake.
-static void align(berm_follow_t *follow) {
+static bool align(berm_follow_t *follow) {
     uint32_t best = gram_matches(follow, follow->item);
     uint64_t place = follow->cursor;
     for (uint32_t i = 1; i <= follow->ahead && best < GRAM; i++)
@@ -207,14 +206,15 @@ static void align(berm_follow_t *follow) {
             best = matches;
             place = side == 0 ? follow->cursor + i : follow->cursor - i;
         }
-    if (best < GRAM_MATCH)
-        return;
+    if (best < GRAM_MATCH || place == follow->cursor)
+        return false;
     cursor_set(follow, place);
     follow->misfit = 0;
     for (uint32_t i = 0; i <= follow->ahead; i++) {
         uint64_t *served = &follow->served[item_ahead(follow, i)];
         *served = berm__min_u64(*served, place + i);
     }
+    return true;
 }
 
 // Looks the last sizes up in the plan; if they stand at one place only, the cursor goes behind it.
@@ -232,9 +232,7 @@ static void seek_recent(berm_follow_t *follow) {
 void berm__follow_skip(berm_follow_t *follow, uint64_t size_bytes) {
     request_note(follow, size_bytes, false);
     follow->misfit = (uint32_t)berm__min_u64(follow->misfit + MISFIT_SKIP, MISFIT_MAX);
-    if (follow->misfit >= MISFIT_TO_ALIGN)
-        align(follow);
-    if (follow->misfit >= MISFIT_TO_SEEK)
+    if (follow->misfit >= MISFIT_TO_ALIGN && !align(follow))
         seek_recent(follow);
 }
 
