@@ -11,7 +11,7 @@ enum {
     SHIFT_WINDOW = 8, // notes that decide about it:
     SHIFT_LOST = 2,   // so few match at the lag as it is,
     SHIFT_FOUND = 7,  // so many at the new one
-    MISFIT_MIN = 64,
+    MISFIT_MIN = 24,
     MISFIT_MAX = 1024,
 };
 
@@ -102,10 +102,13 @@ bool period__tracker_note(const berm_period_t *period, period_tracker_t *tracker
         tracker->misfit--;
     back_step(period, tracker);
     int hits = __builtin_popcountll(tracker->recent & ((1u << SHIFT_WINDOW) - 1));
-    if (hits <= SHIFT_LOST && period->notes - tracker->shifted_at > SHIFT_WINDOW)
+    const uint64_t run = period__tracker_run(period, tracker);
+    if (hits <= SHIFT_LOST && run >= tracker->lag / 4 &&
+        period->notes - tracker->shifted_at > SHIFT_WINDOW)
         shift_try(period, tracker);
-    uint32_t limit = MISFIT_MIN + tracker->lag / 8;
-    return tracker->misfit <= (limit < MISFIT_MAX ? limit : MISFIT_MAX);
+    // The more it has explained, the more it is forgiven.
+    uint64_t limit = MISFIT_MIN + berm__min_u64(run, tracker->lag) / 8;
+    return tracker->misfit <= berm__min_u64(limit, MISFIT_MAX);
 }
 
 uint64_t period__tracker_run(const berm_period_t *period, const period_tracker_t *tracker) {
