@@ -311,8 +311,9 @@ static void phase_step(berm_planner_t *planner, uint64_t until) {
 
 berm_planner_state_t berm__planner_step(berm_planner_t *planner, uint64_t work) {
     uint64_t until = planner->done + berm__min_u64(work, UINT64_MAX - planner->done);
+    // The limit is met at the same item however the work is sliced.
     while (planner->state == BERM_PLANNER_WORKING && planner->done < until)
-        phase_step(planner, until);
+        phase_step(planner, berm__min_u64(until, planner->options.work_max));
     return planner->state;
 }
 

@@ -14,9 +14,6 @@
 
 #define NONE UINT32_MAX
 
-// Elementary steps that replays may take in all; the first one is always finished.
-#define SEARCH_WORK (100 * BERM_PLANNER_WORK_PER_MS)
-
 // What the search for a window has found.
 typedef struct window {
     uint32_t head, suffix;            // island whose end is used, and how many cells of it
@@ -79,7 +76,7 @@ bool planner__alias_scale(berm_planner_t *planner) {
     while (step > 1 && peak_steps(planner, step) * step > limit)
         step = step & (step - 1) ? UINT32_C(1) << berm__bit_highest(step) : step / 2;
     alias->pages_wanted = (uint32_t)peak_steps(planner, step);
-    alias->search_end = planner->done + SEARCH_WORK;
+    alias->search_end = planner->done + planner__search_work(planner);
     return true;
 }
 

@@ -14,6 +14,10 @@
 
 #define PLANNER_UNIT_BYTES UINT64_C(512)
 
+// Elementary steps that each of the two searches, for a better packing and for a better aliased
+// plan, may take: at most this, and at most a quarter of all.
+#define PLANNER_SEARCH_WORK (100 * BERM_PLANNER_WORK_PER_MS)
+
 typedef enum planner_phase {
     PLANNER_PEAK,       // live bytes by position; then time is rotated
     PLANNER_PACK_SORT,  // one of the orders of packing
@@ -110,6 +114,11 @@ struct berm_planner {
     planner_alias_t alias;
     berm_plan_t plan;
 };
+
+static inline uint64_t planner__search_work(const berm_planner_t *planner) {
+    uint64_t quarter = planner->options.work_max / 4;
+    return quarter < PLANNER_SEARCH_WORK ? quarter : PLANNER_SEARCH_WORK;
+}
 
 // planner_sort.c
 void planner__sort_begin(planner_sort_t *sort, uint32_t *order, const uint64_t *keys,

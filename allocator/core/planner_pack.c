@@ -14,9 +14,6 @@ enum {
     ORDER_COUNT, // from here on: the search
 };
 
-// Elementary steps the search may take.
-#define SEARCH_WORK (100 * BERM_PLANNER_WORK_PER_MS)
-
 uint64_t planner__pack_pages(const berm_planner_t *planner, uint64_t height) {
     uint64_t granule = planner->options.granule_bytes / PLANNER_UNIT_BYTES;
     return height / granule + (height % granule != 0);
@@ -147,7 +144,7 @@ bool planner__pack_more(berm_planner_t *planner) {
     }
     if (pack->order_number < ORDER_COUNT) {
         pack->order_number = ORDER_COUNT;
-        pack->search_end = planner->done + SEARCH_WORK;
+        pack->search_end = planner->done + planner__search_work(planner);
         memcpy(pack->order, pack->best_order, planner->count * sizeof(uint32_t));
     }
     return planner->done < pack->search_end;
