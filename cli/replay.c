@@ -186,7 +186,7 @@ const cli_command_t cli_replay = {
                                                  "explained under the table\n"
                                                  "\nIn the JSON, planned_share of per_repeat is "
                                                  "the share of large requests that a plan\n"
-                                                 "served. Nothing plans yet: it is always 0.\n"
+                                                 "served.\n"
                                                  "\nThe JSON object holds what `berm replay` "
                                                  "reports for one trace and one allocator; for\n"
                                                  "several it is {\"results\": [...]}. Exit "

@@ -89,6 +89,11 @@ typedef struct berm_stats {
     uint64_t decay_ticks;             // times idle memory was looked at (option decay_ms)
     uint64_t decayed_bytes;           // physical bytes given back by that
     uint64_t pinned_bytes;            // physical bytes of handles under pinned blocks
+    uint64_t plans, plans_dropped;    // learned placement: plans made, and dropped as outdated;
+    uint64_t planned_requests;        // requests served where a plan has them: how many,
+    uint64_t planned_bytes;           // and how much;
+    uint64_t planned_mappings;        // granules of all plans' addresses;
+    uint64_t planning_ns;             // time spent planning, in requests and frees
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)

@@ -29,6 +29,7 @@ typedef struct stress_figures {
     uint64_t allocated_peak_bytes;
     uint64_t moved_bytes; // physical bytes given another address, since creation
     uint64_t host_waits;
+    uint64_t planned_requests; // served where a plan made beforehand has them
 } stress_figures_t;
 
 typedef struct stress_allocator_ops {

@@ -23,6 +23,7 @@
 enum {
     PROGRESS_EVENTS = 8192,
     AUDITS_A_REPEAT = 20,
+    PLANNED_ABOVE_BYTES = 64 << 10,
 };
 
 typedef struct replay {
@@ -36,8 +37,9 @@ typedef struct replay {
     shadow_t shadow;
     histogram_t times;
     uint64_t clock_cost_ns;
-    uint64_t peak_event;  // the first event after which live is at its peak
-    uint32_t main_stream; // the one with most bytes
+    uint64_t peak_event;     // the first event after which live is at its peak
+    uint64_t large_requests; // of the trace: what plans are for
+    uint32_t main_stream;    // the one with most bytes
     uint64_t live_bytes;
     uint64_t audit_every;
     uint64_t hazards_seen;        // looked at so far, where the run is to stop at one
@@ -120,6 +122,7 @@ static int replay_survey(replay_t *r) {
         if (event->op != TRACE_ALLOC)
             continue;
         const trace_block_t *block = &trace->blocks[event->block];
+        r->large_requests += block->size_bytes > PLANNED_ABOVE_BYTES;
         live_bytes += block->size_bytes;
         stream_bytes[block->stream] += block->size_bytes;
         if (live_bytes > peak_bytes) {
@@ -357,16 +360,19 @@ static bool replay_events(replay_t *r, uint32_t repeat) {
     return true;
 }
 
-static void replay_repeat_end(replay_t *r, uint64_t moved_before, const stress_calls_t *before) {
+static void replay_repeat_end(replay_t *r, const stress_figures_t *figures_before,
+                              const stress_calls_t *before) {
     stress_figures_t figures;
     r->ops->figures(r->allocator, &figures);
+    uint64_t planned = figures.planned_requests - figures_before->planned_requests;
     stress_work_own_t spent = replay_spent(r);
     stress_calls_t calls = stress_calls_minus(&spent.calls, before);
     stress_replay_result_t *result = r->result;
     result->per_repeat[result->per_repeat_count++] = (stress_repeat_t){
         .peak_reserved_bytes = figures.reserved_peak_bytes,
-        .moved_bytes = figures.moved_bytes - moved_before,
+        .moved_bytes = figures.moved_bytes - figures_before->moved_bytes,
         .memory_calls = stress_calls_memory(&calls),
+        .planned_share = r->large_requests > 0 ? (double)planned / (double)r->large_requests : 0,
     };
     if (figures.reserved_peak_bytes > result->peak_reserved_bytes)
         result->peak_reserved_bytes = figures.reserved_peak_bytes;
@@ -375,10 +381,9 @@ static void replay_repeat_end(replay_t *r, uint64_t moved_before, const stress_c
 }
 
 static bool replay_repeat(replay_t *r, uint32_t repeat) {
-    stress_figures_t figures;
+    stress_figures_t figures_before;
     r->ops->peaks_reset(r->allocator);
-    r->ops->figures(r->allocator, &figures);
-    uint64_t moved_before = figures.moved_bytes;
+    r->ops->figures(r->allocator, &figures_before);
     const stress_calls_t before = replay_spent(r).calls;
     bool is_good = replay_events(r, repeat);
     void *stream = stress_work_stream(r->work, r->main_stream);
@@ -386,7 +391,7 @@ static bool replay_repeat(replay_t *r, uint32_t repeat) {
     if (r->ops->largest_obtainable != NULL)
         r->result->largest_obtainable_bytes = r->ops->largest_obtainable(r->allocator, stream);
     bool is_free = replay_free_rest(r);
-    replay_repeat_end(r, moved_before, &before);
+    replay_repeat_end(r, &figures_before, &before);
     if (r->options->check != STRESS_CHECK_NONE)
         replay_audit(r, r->trace->event_count);
     return is_good && is_free;

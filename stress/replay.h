@@ -42,7 +42,7 @@ void stress_replay_options_default(stress_replay_options_t *options);
 
 typedef struct stress_repeat {
     uint64_t peak_reserved_bytes, moved_bytes, memory_calls;
-    double planned_share; // of requests above 64 KiB; 0 until something plans
+    double planned_share; // of requests above 64 KiB: served where a plan had them
 } stress_repeat_t;
 
 typedef struct stress_replay_result {

@@ -18,6 +18,7 @@
 #include "front/route.h"
 #include "front/share.h"
 #include "front/thread.h"
+#include "policy/learn.h"
 #include "host/log.h"
 
 berm_heap_t berm__heap = {
@@ -196,12 +197,17 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
         if (BERM_LIKELY(berm__cache_enter(cache))) {
             berm_status_t status = alloc_by_pool(cache, size_bytes, alignment_bytes, false, out);
             berm__cache_leave(cache);
-            if (BERM_LIKELY(status == BERM_OK))
+            if (BERM_LIKELY(status == BERM_OK)) {
+                berm__learn_tick(cache->pool);
                 return audit_after(BERM_OK);
+            }
         }
     }
-    return audit_after(
-        alloc_slow(id_default, false, size_bytes, alignment_bytes, ordinal, stream, out));
+    berm_status_t status =
+        alloc_slow(id_default, false, size_bytes, alignment_bytes, ordinal, stream, out);
+    if (cache != NULL)
+        berm__learn_tick(cache->pool);
+    return audit_after(status);
 }
 
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
@@ -392,6 +398,8 @@ static berm_status_t free_miss(berm_cache_t *cache, berm_segment_t *segment, ber
     }
     if (status == BERM_ERROR_STATE)
         status = free_slow(pool, segment, addr, handle);
+    if (pool->is_default) // others may be gone
+        berm__learn_tick(pool);
     if (BERM_UNLIKELY(status != BERM_OK))
         status = address_error(status, addr);
     return audit_after(status);

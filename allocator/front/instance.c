@@ -14,6 +14,7 @@
 #include "front/share.h"
 #include "front/thread.h"
 #include "host/log.h"
+#include "policy/learn.h"
 
 // After every change to what it depends on.
 static void hit_epoch_set(void) {
@@ -48,6 +49,10 @@ static void device_options_apply(berm_device_t *device, bool has_new_limit) {
     device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
     device->gpu.syncs_edits = options->sync_edits;
     berm__decay_set(&device->decay, options->decay_ms);
+    device->learns = options->learned_placement;
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (!device->learns)
+            berm__learn_end(pool);
     if (!has_new_limit)
         return;
     device->limit_bytes = options->limit_bytes;

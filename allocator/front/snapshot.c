@@ -307,6 +307,10 @@ static void emit_statistics(berm_emit_t *emit, const berm_device_t *device) {
     berm__emit_u64(emit, "pinned_bytes", berm__pins_bytes(device));
     berm__emit_u64(emit, "decay_ticks", device->decay.ticks);
     berm__emit_u64(emit, "decayed_bytes", device->decay.decayed_bytes);
+    berm__emit_u64(emit, "plans", atomic_load(&device->plans.made));
+    berm__emit_u64(emit, "plans_dropped", atomic_load(&device->plans.dropped));
+    berm__emit_u64(emit, "planned_requests", atomic_load(&device->plans.requests));
+    berm__emit_u64(emit, "planned_bytes", atomic_load(&device->plans.bytes));
     berm__emit_object_end(emit);
 }
 

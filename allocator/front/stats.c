@@ -57,6 +57,12 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->pinned_bytes = berm__pins_bytes(device);
     stats->decay_ticks = device->decay.ticks;
     stats->decayed_bytes = device->decay.decayed_bytes;
+    stats->plans = atomic_load(&device->plans.made);
+    stats->plans_dropped = atomic_load(&device->plans.dropped);
+    stats->planned_requests = atomic_load(&device->plans.requests);
+    stats->planned_bytes = atomic_load(&device->plans.bytes);
+    stats->planned_mappings = atomic_load(&device->plans.mappings);
+    stats->planning_ns = atomic_load(&device->plans.spent_ns);
     berm__mutex_unlock(&device->lock);
 }
 

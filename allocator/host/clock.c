@@ -17,6 +17,10 @@ uint64_t berm__clock_ns(void) {
     clock_fn now = atomic_load_explicit(&clock_now, memory_order_acquire);
     if (now != NULL)
         return now(atomic_load_explicit(&clock_context, memory_order_relaxed));
+    return berm__clock_own_ns();
+}
+
+uint64_t berm__clock_own_ns(void) {
     struct timespec time;
     int failed = clock_gettime(CLOCK_MONOTONIC, &time);
     BERM_INSIST(failed == 0, "the system has a monotonic clock");

@@ -68,7 +68,8 @@ berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segmen
     if (range == NULL || range->start_bytes != addr - segment->base)
         return BERM_ERROR_STATE; // the pool says what is wrong
     if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL || range->is_pinned ||
-        cache->large.range != NULL || !cache->is_keeping)
+        cache->large.range != NULL || !cache->is_keeping ||
+        atomic_load_explicit(&cache->pool->is_learning, memory_order_relaxed))
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
     if (!berm__range_claim(range))
@@ -229,7 +230,8 @@ bool berm__cache_spill(berm_cache_t *cache) {
 
 bool berm__cache_make_room(berm_cache_t *cache, uint64_t size_bytes) {
     if (size_bytes > BERM_SMALL_MAX_BYTES) {
-        bool has_room = cache->is_keeping && cache->large.range == NULL;
+        bool has_room = cache->is_keeping && cache->large.range == NULL &&
+                        !atomic_load_explicit(&cache->pool->is_learning, memory_order_relaxed);
         if (!has_room)
             large_give(cache);
         return has_room;

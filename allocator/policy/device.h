@@ -32,6 +32,11 @@ typedef struct berm_warned {
     uint64_t left_out; // failures since then without one
 } berm_warned_t;
 
+// What learned placement did (policy/learn.h); atomic.
+typedef struct berm_plans {
+    atomic_uint_fast64_t made, dropped, requests, bytes, mappings, spent_ns;
+} berm_plans_t;
+
 typedef struct berm_device {
     berm_mutex_t lock;
     // Constant after opening.
@@ -40,6 +45,7 @@ typedef struct berm_device {
     // Settable, under the lock.
     double headroom_pct;
     bool remap_is_off, remap_is_alias;
+    bool learns;
     uint64_t limit_bytes; // UINT64_MAX: none
     // Under the lock.
     berm_phys_t phys;
@@ -67,6 +73,7 @@ typedef struct berm_device {
     berm_mutex_t figures_lock;
     berm_figure_t requested, allocated, active, blocks;
     // Atomic.
+    berm_plans_t plans;
     atomic_uint_fast64_t request_count;  // numbers of requests given out
     atomic_uint_fast64_t import_records; // in `imports`, so that most need not look there
 } berm_device_t;

@@ -16,6 +16,7 @@
 // what a step finds is taken before it is given up.
 #include "policy/alias.h"
 #include "policy/cache.h"
+#include "policy/learn.h"
 
 static bool is_shortage(berm_status_t status) {
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
@@ -101,6 +102,8 @@ static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64
         status = ladder_climb(pool, size_bytes, alignment_bytes, place);
     if (BERM_UNLIKELY(is_shortage(status)) && berm__pins_are_held(pool->device))
         status = pins_want(pool->device, NULL);
+    if (status == BERM_OK)
+        berm__learn_miss(pool);
     if (status == BERM_OK)
         (void)berm__decay_tick(pool->device, true); // the request is served, whatever becomes of it
     berm__gpu_leave(&pool->device->gpu, is_pushed);

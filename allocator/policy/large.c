@@ -4,7 +4,7 @@
 // which costs up to 13 % less memory than whole pages would (docs/adr/0002-byte-granular.md).
 //
 // Locks: the pool's.
-#include "policy/pool.h"
+#include "policy/learn.h"
 
 #include "base/bits.h"
 
@@ -13,6 +13,8 @@ berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
     if (BERM_UNLIKELY(berm__pool_is_owned(pool)))
         return berm__owned_hit(pool, size_bytes, alignment_bytes, place);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        if (segment->planned != NULL)
+            continue;
         berm_range_t *range =
             berm__ranges_find(&segment->ranges, segment->base, size_bytes, alignment_bytes);
         if (range == NULL)
@@ -40,6 +42,9 @@ void berm__large_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
         berm__export_retire(pool, segment, range);
         return;
     }
+    if (BERM_UNLIKELY(pool->learn != NULL) && !range->is_slab)
+        berm__learn_give(pool, segment, range);
+    range->mappings = 0;
     berm__segment_ticket_set(segment, range->start_bytes, range->size_bytes,
                              berm__pool_has_order(pool) ? berm__stream_ticket(pool->stream)
                                                         : BERM_TICKET_NONE);

@@ -15,7 +15,7 @@ uint64_t berm__pool_largest_free(berm_pool_t *pool) {
     (void)berm__small_flush(pool);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         const berm_range_t *range = berm__ranges_largest_free(&segment->ranges);
-        if (range != NULL)
+        if (range != NULL && segment->planned == NULL)
             largest = berm__max_u64(largest, range->size_bytes);
     }
     if (largest <= BERM_SMALL_MAX_BYTES)

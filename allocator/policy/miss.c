@@ -145,7 +145,8 @@ static void segment_windows(window_t *best, berm_segment_t *segment, request_t r
 static bool window_choose(berm_pool_t *pool, request_t request, window_t *window) {
     *window = (window_t){0};
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link)
-        segment_windows(window, segment, request);
+        if (segment->planned == NULL)
+            segment_windows(window, segment, request);
     return window->segment != NULL;
 }
 
@@ -275,14 +276,13 @@ static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
 }
 
 // Memory behind all of a closed window, or an error.
-static berm_status_t window_fill(berm_pool_t *pool, window_t *window, uint64_t size_bytes) {
-    berm_demand_t demand = {.request_bytes = size_bytes};
-    demand_measure(window->segment, window->busy, &demand);
-    berm_status_t status = berm__supply_gather(pool, &demand);
+static berm_status_t window_fill(berm_pool_t *pool, window_t *window, berm_demand_t *demand) {
+    demand_measure(window->segment, window->busy, demand);
+    berm_status_t status = berm__supply_gather(pool, demand);
     if (status == BERM_OK) {
         status = holes_map(pool, window);
         if (status != BERM_OK)
-            berm__supply_undo(pool, &demand);
+            berm__supply_undo(pool, demand);
     }
     return status;
 }
@@ -316,7 +316,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
     berm_status_t status = window_open(pool, (request_t){size_bytes, alignment_bytes}, &window);
     if (status != BERM_OK)
         return status;
-    status = window_fill(pool, &window, size_bytes);
+    berm_demand_t demand = {.request_bytes = size_bytes};
+    status = window_fill(pool, &window, &demand);
     berm__mutex_lock(&pool->lock);
     if (window.busy != NULL)
         window_settle(window.segment, window.busy);
@@ -326,4 +327,20 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
         status = berm__large_hit(pool, size_bytes, alignment_bytes, place);
     berm__mutex_unlock(&pool->lock);
     return status == BERM_ERROR_STATE ? BERM_ERROR_OUT_OF_DEVICE_MEMORY : status;
+}
+
+berm_status_t berm__miss_map_at(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *first,
+                                uint64_t start_bytes, uint64_t size_bytes, uint64_t request_bytes) {
+    window_t window = {.segment = segment, .first = first, .start_bytes = start_bytes};
+    berm_status_t status = window_close(pool, &window, size_bytes);
+    if (status != BERM_OK)
+        return status;
+    berm__mutex_unlock(&pool->lock);
+    berm_demand_t demand = {.request_bytes = request_bytes, .is_spare = true};
+    status = window_fill(pool, &window, &demand);
+    berm__mutex_lock(&pool->lock);
+    if (window.busy != NULL)
+        window_settle(window.segment, window.busy);
+    pool->range_nodes_promised -= window.nodes;
+    return status;
 }

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "host/mem.h"
 #include "policy/cache.h"
+#include "policy/learn.h"
 
 static void stream_attach(berm_pool_t *pool, berm_stream_ref_t *stream) {
     pool->stream = stream;
@@ -157,6 +158,7 @@ void berm__pool_destroy(berm_pool_t *pool) {
     berm__list_remove(&pool->group_link);
     pool->device->pool_count -= pool->group != NULL;
     stream_detach(pool);
+    berm__learn_destroy(pool);
     if (pool->exchange != NULL)
         berm__mem_free(pool->exchange, sizeof *pool->exchange);
     berm__node_slab_destroy(&pool->range_nodes);
@@ -220,7 +222,15 @@ static uint64_t segment_span(const berm_device_t *device) {
     return berm__min_u64(full, berm__max_u64(left / 16, least));
 }
 
-static berm_status_t segment_add(berm_pool_t *pool, uint64_t span_bytes) {
+static void arena_set(berm_pool_t *pool, berm_segment_t *segment, berm_planned_t *planned) {
+    segment->planned = planned;
+    segment->was_planned = true;
+    planned->segment = segment;
+    pool->is_planned = true;
+}
+
+// `planned`: of the plan whose arena it is to be, or NULL.
+static berm_status_t segment_add(berm_pool_t *pool, uint64_t span_bytes, berm_planned_t *planned) {
     berm_device_t *device = pool->device;
     berm_segment_t *segment;
     berm_status_t status = berm__segment_create(&device->gpu, pool->group->store, device->dir,
@@ -229,6 +239,8 @@ static berm_status_t segment_add(berm_pool_t *pool, uint64_t span_bytes) {
         return status;
     berm__mutex_lock(&pool->lock);
     status = berm__segment_open(segment, &pool->range_nodes);
+    if (status == BERM_OK && planned != NULL)
+        arena_set(pool, segment, planned);
     if (status == BERM_OK)
         berm__list_push_back(&pool->segments, &segment->link);
     berm__mutex_unlock(&pool->lock);
@@ -246,7 +258,7 @@ berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
     uint64_t least = berm__align_up(size_bytes, granule) + granule;
     uint64_t span = berm__align_up(berm__max_u64(segment_span(device), least), granule);
     for (;;) {
-        berm_status_t status = segment_add(pool, span);
+        berm_status_t status = segment_add(pool, span, NULL);
         if (status == BERM_OK)
             return BERM_OK;
         // vGPUs and full address spaces: a smaller range serves as well, a little less freely.
@@ -254,6 +266,34 @@ berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
             return status;
         span = berm__max_u64(berm__align_down(span / 2, granule), least);
     }
+}
+
+enum {
+    ARENAS_MAX = 4 // earlier ones that still have blocks or memory
+};
+
+berm_status_t berm__pool_arena_add(berm_pool_t *pool, uint64_t size_bytes,
+                                   berm_planned_t *planned) {
+    const berm_device_t *device = pool->device;
+    unsigned count = 0;
+    berm__mutex_lock(&pool->lock);
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        const berm_range_t *first = segment->ranges.first;
+        count += segment->was_planned;
+        if (!segment->was_planned || segment->span_bytes < size_bytes ||
+            first->state != BERM_RANGE_VOID || first->next != NULL)
+            continue;
+        arena_set(pool, segment, planned);
+        break;
+    }
+    berm__mutex_unlock(&pool->lock);
+    if (planned->segment != NULL)
+        return BERM_OK;
+    // With some room, so that the next plan finds place there too.
+    uint64_t span =
+        berm__max_u64(size_bytes, berm__min_u64(device->gpu.memory_bytes, segment_span(device)));
+    span = berm__align_up(span, device->gpu.granule_bytes);
+    return count < ARENAS_MAX ? segment_add(pool, span, planned) : BERM_ERROR_OUT_OF_ADDRESSES;
 }
 
 static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
@@ -264,11 +304,18 @@ static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *reques
     uint64_t least = berm__max_u64(request->size_bytes, BERM_SMALL_MAX_BYTES + 1);
     *occupied_bytes = berm__align_up(
         least, berm__pool_is_owned(pool) ? pool->device->gpu.granule_bytes : BERM_RANGE_UNIT_BYTES);
-    berm_status_t status =
-        berm__large_take(pool, *occupied_bytes, request->alignment_bytes, request->may_map, &place);
+    berm_status_t status = BERM_OK;
+    bool is_planned = BERM_UNLIKELY(pool->is_planned) &&
+                      berm__learn_take(pool, *occupied_bytes, request, &place, &status);
+    if (BERM_LIKELY(!is_planned))
+        status = berm__large_take(pool, *occupied_bytes, request->alignment_bytes, request->may_map,
+                                  &place);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
     berm_range_t *range = place.range;
+    range->mappings = 0;
+    if (BERM_UNLIKELY(pool->learn != NULL))
+        berm__learn_note(pool, range, is_planned);
     range->as.block.requested_bytes = request->size_bytes;
     range->as.block.index = request->number;
     range->owner = NULL;

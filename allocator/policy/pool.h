@@ -110,6 +110,9 @@ static inline bool berm__slot_claim(berm_slab_t *slab, uint32_t slot) {
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+struct berm_planned;
+struct berm_learn;
+
 typedef struct berm_pool {
     berm_mutex_t lock;
     berm_list_t link;       // of the device's list; under the device's lock
@@ -137,10 +140,14 @@ typedef struct berm_pool {
     struct berm_exchange *exchange; // between them; NULL: none yet
     berm_list_t deferred;           // what is removed is removed under both locks
     berm_pins_t pins;
+    struct berm_learn *learn; // NULL: it does not learn; changed under both locks (learn.h)
+    bool is_planned;          // one of its segments is a plan's arena; changed under both locks
     // Written under the lock, looked at without.
     atomic_uint_fast64_t deferred_bytes;
     atomic_uint_fast64_t deferred_polls; // allocations since the deferred list was last looked at
     atomic_bool has_unsealed;            // an entry was added since the last seal
+    atomic_bool is_learning;             // `learn` is not NULL: it wants to see every large block
+    atomic_bool learn_wants;             // berm__learn_tick has something to do
 } berm_pool_t;
 
 // A request as the pool sees it: sizes and alignment are checked.
@@ -189,6 +196,10 @@ void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range
 
 // Adds a segment with room for `size_bytes`. Locked. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
+// Makes a segment, or one of an earlier plan that has no memory any more, the arena of a plan of
+// `size_bytes`. The same, and OUT_OF_ADDRESSES too when earlier arenas are still in use.
+berm_status_t berm__pool_arena_add(berm_pool_t *pool, uint64_t size_bytes,
+                                   struct berm_planned *planned);
 
 // Whether work on the pool's memory has an order: false for the pool without a stream and for one
 // whose stream was retired, where all that is free has passed.
@@ -347,12 +358,19 @@ berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited);
 // Makes room for a request by mapping the fewest granules, and takes it. Errors as berm_alloc.
 berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                              berm_place_t *place);
+// Maps what is not mapped of [start, start + size), FREE and VOID ranges of which `first` holds the
+// start, with memory that may be created for a request of `request_bytes` within the headroom, or
+// is free elsewhere, its work done, and of no plan. Waits for nothing. The pool's lock is held, and
+// given up meanwhile; the device's is held. Errors as berm_alloc; what could be had is idle then.
+berm_status_t berm__miss_map_at(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *first,
+                                uint64_t start_bytes, uint64_t size_bytes, uint64_t request_bytes);
 
 // Takes whole free handles whose tickets have passed away from their addresses, smallest free run
 // first, up to `granules`; they become idle. *taken is how many granules. Of this pool, then of
-// others of its store; groups whose pages must stay are passed by, and all while a capture forbids
-// mappings to change (sync_edits). (steal.c)
-berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken);
+// others of its store, and last, if it `takes_planned`, of plans' arenas; groups whose pages must
+// stay are passed by, and all while a capture forbids mappings to change (sync_edits). (steal.c)
+berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, bool takes_planned,
+                                 uint64_t *taken);
 // The same of one pool, until *taken is `granules`; segments of a plain pool go back to the driver
 // instead, and *taken may come out higher.
 berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken);

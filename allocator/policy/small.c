@@ -214,7 +214,8 @@ uint64_t berm__small_largest(berm_pool_t *pool) {
         if (slab_find(pool, c, NULL) != NULL)
             return berm__size_class_bytes(c);
         BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
-            if (berm__ranges_find(&segment->ranges, segment->base, berm__size_class_slab_bytes(c),
+            if (segment->planned == NULL &&
+                berm__ranges_find(&segment->ranges, segment->base, berm__size_class_slab_bytes(c),
                                   BERM_CELL_BYTES) != NULL)
                 return berm__size_class_bytes(c);
         }

@@ -78,10 +78,12 @@ typedef struct batch {
 } batch_t;
 
 // Takes runs that have passed out of the free ones, smallest free range first, up to `most`
-// granules. The pool's lock is held.
-static berm_status_t batch_pick(berm_pool_t *pool, uint64_t most, batch_t *batch) {
+// granules: of a plan's arena, or of all others. The pool's lock is held.
+static berm_status_t batch_pick(berm_pool_t *pool, bool is_of_plan, uint64_t most, batch_t *batch) {
     unsigned lg = pool->device->gpu.lg_granule;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        if ((segment->planned != NULL) != is_of_plan)
+            continue;
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         while (range != NULL && batch->granules < most && batch->count < BATCH_MAX) {
@@ -134,7 +136,8 @@ static berm_status_t segments_release(berm_pool_t *pool, uint64_t granules, uint
     return status;
 }
 
-berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+static berm_status_t part_steal(berm_pool_t *pool, bool is_of_plan, uint64_t granules,
+                                uint64_t *taken) {
     if (!berm__group_may_move(pool->group) || *taken >= granules)
         return BERM_OK;
     if (berm__pool_is_plain(pool))
@@ -150,7 +153,7 @@ berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *t
     while (status == BERM_OK && has_more && *taken < granules) {
         batch_t batch = {0};
         berm__mutex_lock(&pool->lock);
-        berm_status_t picked = batch_pick(pool, granules - *taken, &batch);
+        berm_status_t picked = batch_pick(pool, is_of_plan, granules - *taken, &batch);
         berm__mutex_unlock(&pool->lock);
         status = batch_unmap(pool, &batch, taken);
         if (status == BERM_OK)
@@ -160,12 +163,22 @@ berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *t
     return status;
 }
 
-berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+berm_status_t berm__steal_pool(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+    berm_status_t status = part_steal(pool, false, granules, taken);
+    return status == BERM_OK && pool->is_planned ? part_steal(pool, true, granules, taken) : status;
+}
+
+berm_status_t berm__steal_passed(berm_pool_t *pool, uint64_t granules, bool takes_planned,
+                                 uint64_t *taken) {
     *taken = 0;
-    berm_status_t status = berm__steal_pool(pool, granules, taken);
+    berm_status_t status = part_steal(pool, false, granules, taken);
     BERM_LIST_EACH (berm_pool_t, other, &pool->device->pools, link)
         if (status == BERM_OK && other != pool && other->group->store == pool->group->store)
-            status = berm__steal_pool(other, granules, taken);
+            status = part_steal(other, false, granules, taken);
+    BERM_LIST_EACH (berm_pool_t, each, &pool->device->pools, link)
+        if (status == BERM_OK && takes_planned && each->is_planned &&
+            each->group->store == pool->group->store)
+            status = part_steal(each, true, granules, taken);
     return status;
 }
 

@@ -108,7 +108,8 @@ static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
     berm_phys_t *phys = &device->phys;
     berm_store_t *store = supply->pool->group->store;
     uint64_t taken = 0, small = store->idle_small_count, large = store->idle_large_count;
-    berm_status_t status = berm__steal_passed(supply->pool, supply_short(supply), &taken);
+    berm_status_t status =
+        berm__steal_passed(supply->pool, supply_short(supply), !supply->demand->is_spare, &taken);
     *has_progress = taken > 0;
     if (taken == 0)
         return status;
@@ -225,10 +226,14 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     bool may_move = !device->remap_is_off;
     if (may_move) {
         berm_status_t status = supply_steal(supply, has_progress);
-        if (status == BERM_OK && !*has_progress)
+        if (status == BERM_OK && !*has_progress && !supply->demand->is_spare)
             status = supply_alias(supply, has_progress);
         if (status != BERM_OK || *has_progress)
             return status;
+    }
+    if (supply->demand->is_spare) {
+        *has_progress = false;
+        return BERM_OK;
     }
     berm_status_t status = deferred_process_all(device, has_progress);
     if (status != BERM_OK || *has_progress)

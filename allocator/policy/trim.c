@@ -5,6 +5,7 @@
 // Locks: the device's, in its context.
 #include "policy/alias.h"
 #include "policy/cache.h"
+#include "policy/learn.h"
 #include "policy/share.h"
 
 #include "base/bits.h"
@@ -85,6 +86,9 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
             status = pool_quiesce(pool);
     if (status != BERM_OK)
         return status;
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        if (pool->stream == stream)
+            berm__learn_end(pool);
     retired_mark(device, stream);
     // Its pages serve any stream from now on; what stays is shared with live blocks. The stream is
     // retired whatever becomes of that.

@@ -44,6 +44,8 @@ typedef struct berm_segment {
     berm_addr_entry_t dir_entry;
     berm_list_t link; // of the pool's list; changed under both locks
     // Under the pool's lock.
+    void *planned;    // the plan whose arena it is, for the layers above; changed under both
+    bool was_planned; // it was one's before
     berm_ranges_t ranges;
     uint64_t *ticket_of;       // per granule: last ticket of the pool's stream; 0: never mapped
     _Atomic(uintptr_t) *cells; // per cell: 0, a berm_range_t *, or a slab with bit 0 set

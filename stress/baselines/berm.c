@@ -126,6 +126,7 @@ static void berm_figures(stress_allocator_t *a, stress_figures_t *figures) {
     figures->allocated_peak_bytes = stats.allocated_bytes.peak;
     figures->moved_bytes = stats.moved_bytes;
     figures->host_waits = stats.host_waits;
+    figures->planned_requests = stats.planned_requests;
 }
 
 static void berm_peaks_reset(stress_allocator_t *a) {

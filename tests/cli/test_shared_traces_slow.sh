@@ -30,7 +30,14 @@ E 1.000
 F 1.000
 PEAKS
 
-# The second repeat of what fits makes no memory call.
-expect 0 "$BERM" replay --json --repeat 3 "$traces/decoder_train_ctx512.pickle.gz"
+# What comes again has a plan from the third time on, and makes no memory call then; without plans,
+# the second repeat of what fits makes none.
+for trace in decoder_train_ctx512 decoder_infer_ctx512; do
+    expect 0 "$BERM" replay --json --repeat 4 "$traces/$trace.pickle.gz"
+    json "[x['memory_calls'] for x in r['per_repeat'][2:]] == [0, 0]"
+    json "all(x['planned_share'] >= 0.95 for x in r['per_repeat'][2:])"
+done
+expect 0 "$BERM" replay --json --repeat 3 --conf learned_placement:off \
+    "$traces/decoder_train_ctx512.pickle.gz"
 json "[x['memory_calls'] for x in r['per_repeat'][1:]] == [0, 0]"
 finish

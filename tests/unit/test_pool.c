@@ -248,15 +248,15 @@ Test(pool, pages_are_taken_from_the_smallest_run) {
     for (int i = 0; i < 6; i += 2)
         heap_free(blocks[i], stream);
     work_finish();
-    cr_assert(berm__steal_passed(pool, 1, &taken) == BERM_OK && taken == 1);
+    cr_assert(berm__steal_passed(pool, 1, true, &taken) == BERM_OK && taken == 1);
     state_expect(6, BERM_RANGE_VOID);
     state_expect(7, BERM_RANGE_FREE);
-    cr_assert(berm__steal_passed(pool, 4, &taken) == BERM_OK && taken == 4);
+    cr_assert(berm__steal_passed(pool, 4, true, &taken) == BERM_OK && taken == 4);
     state_expect(7, BERM_RANGE_VOID);
     state_expect(2, BERM_RANGE_VOID);
     state_expect(3, BERM_RANGE_FREE);
     state_expect(9, BERM_RANGE_FREE);
-    cr_assert(berm__steal_passed(pool, 100, &taken) == BERM_OK && taken == 11);
+    cr_assert(berm__steal_passed(pool, 100, true, &taken) == BERM_OK && taken == 11);
     cr_assert(berm__phys_idle_granules(&heap_device()->phys) == 16);
     BERM_TEST_END_INSIDE();
 }
@@ -270,7 +270,7 @@ Test(pool, pages_are_taken_in_runs) {
     heap_free(blocks[0], stream);
     work_finish();
     uint64_t unmaps = simcuda_calls("cuMemUnmap");
-    cr_assert(berm__steal_passed(pool, 7, &taken) == BERM_OK && taken == 7);
+    cr_assert(berm__steal_passed(pool, 7, true, &taken) == BERM_OK && taken == 7);
     cr_assert(simcuda_calls("cuMemUnmap") == unmaps + 1);
     BERM_TEST_END_INSIDE();
 }
@@ -285,13 +285,14 @@ Test(pool, pages_in_use_are_never_taken) {
     simcuda_access_t access = {.addr = blocks[2], .size_bytes = 3 * GRANULE, .is_write = 1};
     cr_assert(simcuda_gate(stream, &access, 1, &gate) == 0);
     heap_free(blocks[2], stream);
-    cr_assert(berm__steal_passed(pool, 100, &taken) == BERM_OK && taken == 4, "only what is done");
+    cr_assert(berm__steal_passed(pool, 100, true, &taken) == BERM_OK && taken == 4,
+              "only what is done");
     cr_assert(berm__stream_seal(pool->stream) == BERM_OK);
-    cr_assert(berm__steal_passed(pool, 100, &taken) == BERM_OK && taken == 0);
+    cr_assert(berm__steal_passed(pool, 100, true, &taken) == BERM_OK && taken == 0);
     cr_assert(berm__steal_obtainable(pool) == 3, "it could be waited for");
     cr_assert(simcuda_gate_open(gate) == 0);
     simcuda_advance_ns(1000);
-    cr_assert(berm__steal_passed(pool, 100, &taken) == BERM_OK && taken == 3);
+    cr_assert(berm__steal_passed(pool, 100, true, &taken) == BERM_OK && taken == 3);
     BERM_TEST_END_INSIDE();
 }
 
@@ -308,7 +309,7 @@ Test(pool, border_pages_stay) {
     heap_free(middle, stream);
     work_finish();
     cr_assert(berm__steal_obtainable(pool) == 3);
-    cr_assert(berm__steal_passed(pool, 100, &taken) == BERM_OK && taken == 3);
+    cr_assert(berm__steal_passed(pool, 100, true, &taken) == BERM_OK && taken == 3);
     heap_use(stream, low, GRANULE / 2, 1000);
     heap_context_synchronize();
     BERM_TEST_END_INSIDE();

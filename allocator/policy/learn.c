@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learned placement: see learn.h.
+#include "policy/learn.h"
+
+#include "base/bits.h"
+#include "host/clock.h"
+#include "host/log.h"
+#include "host/mem.h"
+#include "policy/counts.h"
+
+#define NOTES_BYTES (BERM_LEARN_NOTES_MAX * sizeof(berm_note_t))
+
+// --- life --------------------------------------------------------------------------------------
+
+static void plan_forget(berm_learn_t *learn) {
+    berm__planner_destroy(learn->planner);
+    berm__mem_free(learn->item_bytes, learn->item_count * sizeof *learn->item_bytes);
+    berm__mem_free(learn->item_begin, learn->item_count * sizeof *learn->item_begin);
+    learn->planner = NULL;
+    learn->item_bytes = NULL;
+    learn->item_begin = NULL;
+    learn->item_count = 0;
+}
+
+static void watch_forget(berm_learn_t *learn) {
+    berm__period_destroy(learn->period);
+    if (learn->notes != NULL)
+        berm__mem_unreserve(learn->notes, NOTES_BYTES);
+    learn->period = NULL;
+    learn->notes = NULL;
+}
+
+// From the beginning. False without host memory.
+static bool watch_begin(berm_learn_t *learn) {
+    watch_forget(learn);
+    learn->state = BERM_LEARN_WATCHING;
+    learn->note_count = learn->note_missed = learn->note_moved = learn->retry_note = 0;
+    learn->live_bytes = learn->outside_bytes = 0;
+    learn->period = berm__period_create(BERM_LEARN_NOTES_MAX);
+    learn->notes = berm__mem_reserve(NOTES_BYTES);
+    return learn->period != NULL && learn->notes != NULL;
+}
+
+// Both locks are held, or nobody else has the pool.
+static void learn_free(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    if (learn == NULL)
+        return;
+    atomic_store(&pool->is_learning, false);
+    atomic_store(&pool->learn_wants, false);
+    pool->learn = NULL;
+    pool->is_planned = false;
+    berm__planned_drop(&learn->planned);
+    plan_forget(learn);
+    watch_forget(learn);
+    berm__mem_free(learn, sizeof *learn);
+}
+
+void berm__learn_destroy(berm_pool_t *pool) {
+    learn_free(pool);
+}
+
+void berm__learn_end(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    learn_free(pool);
+    berm__mutex_unlock(&pool->lock);
+}
+
+static bool pool_may_learn(const berm_pool_t *pool) {
+    return pool->device->learns && pool->is_default && berm__pool_has_order(pool) &&
+           !berm__pool_is_plain(pool) && !berm__pool_is_owned(pool);
+}
+
+void berm__learn_miss(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    berm_learn_t *learn = pool->learn;
+    if (learn != NULL) {
+        learn->note_missed = learn->note_count;
+        if (pool->device->moves != learn->moves)
+            learn->note_moved = learn->note_count + 1;
+        learn->moves = pool->device->moves;
+    } else if (pool_may_learn(pool)) {
+        learn = berm__mem_alloc(sizeof *learn);
+        pool->learn = learn;
+        if (learn != NULL && !watch_begin(learn))
+            learn_free(pool); // without memory it goes on as it was
+        atomic_store(&pool->is_learning, pool->learn != NULL);
+    }
+    berm__mutex_unlock(&pool->lock);
+}
+
+// --- planning ----------------------------------------------------------------------------------
+
+static berm_note_t *note_at(const berm_learn_t *learn, uint32_t number) {
+    return &learn->notes[number % BERM_LEARN_NOTES_MAX];
+}
+
+// How many requests a block outlived: of what is still live, as many as the block that was in its
+// place a period before. 0: unknown, or more than a period.
+static uint32_t note_lifetime(const berm_learn_t *learn, uint32_t number, uint32_t length) {
+    const berm_note_t *note = note_at(learn, number);
+    if (note->end == 0) {
+        if (number < length || number + BERM_LEARN_NOTES_MAX < learn->note_count + length)
+            return 0;
+        const berm_note_t *before = note_at(learn, number -= length);
+        if (before->size_units != note->size_units || before->end == 0)
+            return 0;
+        note = before;
+    }
+    uint32_t lifetime = note->end - number;
+    return lifetime <= length ? lifetime : 0;
+}
+
+// The blocks of the last period that do not outlive one by more. False without host memory.
+static bool items_make(berm_learn_t *learn, uint32_t length, berm_plan_item_t **items) {
+    uint32_t first = learn->note_count - length, count = 0;
+    for (uint32_t i = 0; i < length; i++)
+        count += note_lifetime(learn, first + i, length) > 0;
+    learn->item_count = count;
+    learn->item_bytes = berm__mem_alloc(count * sizeof *learn->item_bytes);
+    learn->item_begin = berm__mem_alloc(count * sizeof *learn->item_begin);
+    *items = berm__mem_alloc(count * sizeof **items);
+    if (learn->item_bytes == NULL || learn->item_begin == NULL || *items == NULL)
+        return false;
+    for (uint32_t i = 0, at = 0; i < length; i++) {
+        uint32_t lifetime = note_lifetime(learn, first + i, length);
+        if (lifetime == 0)
+            continue;
+        uint32_t end = i + lifetime;
+        uint64_t bytes = note_at(learn, first + i)->size_units * BERM_RANGE_UNIT_BYTES;
+        (*items)[at] = (berm_plan_item_t){bytes, i, end > length ? end - length : end};
+        learn->item_bytes[at] = bytes;
+        learn->item_begin[at++] = i;
+    }
+    return true;
+}
+
+// Bytes of blocks live now that the plan will have.
+static uint64_t items_live_bytes(const berm_learn_t *learn, uint32_t length) {
+    uint64_t bytes = 0;
+    for (uint32_t i = learn->note_count - length; i < learn->note_count; i++)
+        if (note_at(learn, i)->end == 0 && note_lifetime(learn, i, length) > 0)
+            bytes += note_at(learn, i)->size_units * BERM_RANGE_UNIT_BYTES;
+    return bytes;
+}
+
+// Granules that the arena may have: what the headroom and the limit leave beside everything else.
+static uint32_t pages_max(berm_pool_t *pool, uint32_t length) {
+    berm_device_t *device = pool->device;
+    uint64_t live, peak;
+    berm__counts_requested_read(device, &live, &peak);
+    uint64_t planned = items_live_bytes(pool->learn, length);
+    uint64_t others = live - berm__min_u64(live, planned);
+    double target = (double)peak * (1.0 + device->headroom_pct / 100.0);
+    uint64_t most = target >= 0x1p62 ? UINT64_C(1) << 62 : (uint64_t)target;
+    most = berm__min_u64(most, berm__min_u64(device->limit_bytes, device->gpu.memory_bytes));
+    most -= berm__min_u64(most, others);
+    return (uint32_t)berm__min_u64(most >> device->gpu.lg_granule, UINT32_MAX);
+}
+
+// No plan for a while: the period has to be seen as often again.
+static void planning_give_up(berm_learn_t *learn) {
+    plan_forget(learn);
+    learn->state = BERM_LEARN_WATCHING;
+    learn->retry_note = learn->note_count + learn->note_count / 2;
+}
+
+static void planning_begin(berm_pool_t *pool, uint32_t length) {
+    berm_learn_t *learn = pool->learn;
+    berm_plan_item_t *items = NULL;
+    bool is_made = items_make(learn, length, &items);
+    uint32_t count = learn->item_count;
+    const berm_planner_options_t options = {
+        .granule_bytes = pool->device->gpu.granule_bytes,
+        .period = length,
+        .pages_max = pages_max(pool, length),
+        .mappings_max = UINT32_MAX,
+        .may_alias = false,
+    };
+    if (is_made && count > 0 && options.pages_max > 0)
+        learn->planner = berm__planner_create(items, count, &options);
+    berm__mem_free(items, count * sizeof *items);
+    learn->plan_note = learn->note_count;
+    learn->plan_length = length;
+    learn->state = BERM_LEARN_PLANNING;
+    if (learn->planner == NULL)
+        planning_give_up(learn);
+}
+
+// Whether so much has matched that the plan is worth its driver calls.
+static bool evidence_is_enough(const berm_learn_t *learn) {
+    uint32_t length = learn->plan_length;
+    if (berm__period_verdict(learn->period) != BERM_PERIOD_CONFIRMED)
+        return false;
+    if (learn->note_moved > 0 && learn->note_count - learn->note_moved < length)
+        return true;
+    uint64_t wanted =
+        berm__min_u64((uint64_t)length * BERM_LEARN_EVIDENCE_PERIODS, BERM_LEARN_EVIDENCE_NOTES);
+    return length + (learn->note_count - learn->plan_note) >= wanted;
+}
+
+static void planning_step(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    uint64_t start_ns = berm__clock_own_ns();
+    berm_planner_state_t state = berm__planner_step(learn->planner, BERM_PLANNER_WORK_PER_MS);
+    atomic_fetch_add(&pool->device->plans.spent_ns, berm__clock_own_ns() - start_ns);
+    if (state == BERM_PLANNER_CANNOT) {
+        planning_give_up(learn);
+    } else if (state == BERM_PLANNER_DONE && evidence_is_enough(learn)) {
+        learn->state = BERM_LEARN_READY;
+        atomic_store(&pool->learn_wants, true);
+    }
+}
+
+// Whether the period that the plan is for is still the one that is seen.
+static bool plan_is_current(const berm_learn_t *learn) {
+    uint32_t length = berm__period_length(learn->period);
+    uint32_t slack = learn->plan_length / 16 + 2;
+    return length + slack >= learn->plan_length && length <= learn->plan_length + slack;
+}
+
+// --- what is seen ------------------------------------------------------------------------------
+
+static bool watch_is_quiet(const berm_learn_t *learn) {
+    uint32_t since = learn->note_count - learn->note_missed;
+    return since > BERM_LEARN_QUIET_NOTES && since > 2 * learn->note_missed;
+}
+
+// A plan for a period is replaced by one for a longer period only.
+static bool plan_is_wanted(const berm_learn_t *learn, uint32_t length) {
+    return learn->planned.segment == NULL ||
+           length > learn->active_length + learn->active_length / 2;
+}
+
+void berm__learn_note(berm_pool_t *pool, berm_range_t *range, bool is_planned) {
+    berm_learn_t *learn = pool->learn;
+    if (learn->note_count == UINT32_MAX)
+        return;
+    uint64_t units = range->size_bytes / BERM_RANGE_UNIT_BYTES;
+    learn->live_bytes += range->size_bytes;
+    learn->outside_bytes += is_planned ? 0 : range->size_bytes;
+    *note_at(learn, learn->note_count) = (berm_note_t){(uint32_t)units, 0};
+    range->mappings = ++learn->note_count;
+    berm_period_verdict_t verdict = berm__period_note(learn->period, units, learn->live_bytes);
+    if (learn->state == BERM_LEARN_WATCHING) {
+        if (verdict != BERM_PERIOD_NONE && learn->note_count >= learn->retry_note &&
+            plan_is_wanted(learn, berm__period_length(learn->period)))
+            planning_begin(pool, berm__period_length(learn->period));
+        else if (watch_is_quiet(learn))
+            atomic_store(&pool->learn_wants, true);
+    } else if (!plan_is_current(learn)) {
+        planning_give_up(learn);
+    }
+    if (learn->state == BERM_LEARN_PLANNING)
+        planning_step(pool);
+}
+
+enum {
+    FILL_BYTES = 32 << 20 // freed before the arena is filled on
+};
+
+static bool plan_is_settled(const berm_learn_t *learn) {
+    return learn->may_wait && learn->outside_bytes <= learn->settled_bytes;
+}
+
+// Memory outside the arena is free again: time to fill it on?
+static void freed_add(berm_pool_t *pool, uint64_t bytes) {
+    berm_learn_t *learn = pool->learn;
+    if (learn->planned.segment == NULL)
+        return;
+    learn->freed_bytes += bytes;
+    bool is_due = learn->freed_bytes >= FILL_BYTES && !berm__planned_is_filled(&learn->planned);
+    if (!is_due && !plan_is_settled(learn))
+        return;
+    learn->freed_bytes = 0;
+    atomic_store(&pool->learn_wants, true);
+}
+
+void berm__learn_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range) {
+    berm_learn_t *learn = pool->learn;
+    bool is_planned = segment->planned != NULL;
+    if (is_planned)
+        berm__planned_give(segment->planned, range);
+    uint32_t number = range->mappings;
+    if (number > 0 && number <= learn->note_count &&
+        number + BERM_LEARN_NOTES_MAX > learn->note_count) {
+        berm_note_t *note = note_at(learn, number - 1);
+        if (note->end == 0 && note->size_units == range->size_bytes / BERM_RANGE_UNIT_BYTES) {
+            note->end = learn->note_count;
+            learn->live_bytes -= range->size_bytes;
+            learn->outside_bytes -= is_planned ? 0 : range->size_bytes;
+        }
+    }
+    if (!is_planned)
+        freed_add(pool, range->size_bytes);
+    if (learn->state == BERM_LEARN_PLANNING)
+        planning_step(pool);
+}
+
+// Counts a request of a pool with a plan; after four periods of them looks whether it is any good.
+static void asked_count(berm_pool_t *pool, bool is_served) {
+    berm_learn_t *learn = pool->learn;
+    learn->served += is_served;
+    if (++learn->asked < 4 * learn->active_length)
+        return;
+    learn->wants_drop = learn->served < learn->active_length;
+    learn->asked = learn->served = 0;
+    if (learn->wants_drop)
+        atomic_store(&pool->learn_wants, true);
+}
+
+bool berm__learn_take(berm_pool_t *pool, uint64_t occupied_bytes, const berm_request_t *request,
+                      berm_place_t *place, berm_status_t *status) {
+    berm_learn_t *learn = pool->learn;
+    if (request->alignment_bytes > BERM_RANGE_UNIT_BYTES)
+        return false;
+    bool is_planned =
+        berm__planned_take(&learn->planned, pool, occupied_bytes, request->may_map, place, status);
+    if (is_planned && *status != BERM_OK)
+        return true; // it comes again
+    asked_count(pool, is_planned);
+    if (is_planned) {
+        atomic_fetch_add(&pool->device->plans.requests, 1);
+        atomic_fetch_add(&pool->device->plans.bytes, occupied_bytes);
+    }
+    return is_planned;
+}
+
+// --- ticks -------------------------------------------------------------------------------------
+
+// The item that the next request should be.
+static uint32_t item_next(const berm_learn_t *learn) {
+    uint32_t position = (learn->note_count - learn->plan_note) % learn->plan_length, item = 0;
+    while (item < learn->item_count && learn->item_begin[item] < position)
+        item++;
+    return item < learn->item_count ? item : 0;
+}
+
+static void plan_drop(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    if (learn->planned.segment == NULL)
+        return;
+    berm__mutex_lock(&pool->lock);
+    berm__planned_drop(&learn->planned);
+    pool->is_planned = learn->wants_drop = false;
+    berm__mutex_unlock(&pool->lock);
+    atomic_fetch_add(&pool->device->plans.dropped, 1);
+}
+
+static void plan_install(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    berm_planner_t *planner = learn->planner;
+    plan_drop(pool);
+    learn->planner = NULL;
+    berm_status_t status =
+        berm__planned_install(&learn->planned, pool, planner, learn->item_bytes, item_next(learn));
+    berm__mutex_lock(&pool->lock);
+    if (status == BERM_OK) {
+        learn->state = BERM_LEARN_WATCHING;
+        learn->wants_drop = false;
+        learn->freed_bytes = 0;
+        learn->may_wait = true;
+        uint64_t leaving = items_live_bytes(learn, learn->plan_length);
+        learn->settled_bytes = learn->outside_bytes - berm__min_u64(learn->outside_bytes, leaving);
+        learn->asked = learn->served = 0;
+        learn->active_length = learn->plan_length;
+        learn->note_missed = learn->note_count;
+        plan_forget(learn);
+        atomic_store(&pool->learn_wants, true); // to be filled
+        atomic_fetch_add(&pool->device->plans.made, 1);
+        atomic_fetch_add(&pool->device->plans.mappings, learn->planned.plan->mapping_count);
+    } else {
+        planning_give_up(learn);
+    }
+    berm__mutex_unlock(&pool->lock);
+}
+
+typedef enum work {
+    WORK_NONE,
+    WORK_INSTALL,
+    WORK_FILL,
+    WORK_DROP,
+    WORK_END,
+} work_t;
+
+static work_t work_find(berm_pool_t *pool) {
+    const berm_learn_t *learn = pool->learn;
+    work_t work = WORK_NONE;
+    if (learn == NULL)
+        return WORK_NONE;
+    berm__mutex_lock(&pool->lock);
+    bool has_plan = learn->planned.segment != NULL;
+    if (learn->state == BERM_LEARN_READY)
+        work = WORK_INSTALL;
+    else if (has_plan && learn->wants_drop)
+        work = WORK_DROP;
+    else if (has_plan && (plan_is_settled(learn) || !berm__planned_is_filled(&learn->planned)))
+        work = WORK_FILL;
+    else if (!has_plan && learn->state == BERM_LEARN_WATCHING && watch_is_quiet(learn))
+        work = WORK_END;
+    berm__mutex_unlock(&pool->lock);
+    return work;
+}
+
+static void plan_fill(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    (void)berm__stream_seal(pool->stream); // what is free may have passed by then
+    berm__planned_fill(&learn->planned, pool);
+    berm__mutex_lock(&pool->lock);
+    bool waits = plan_is_settled(learn);
+    if (waits) {
+        learn->may_wait = false;
+        learn->planned.filled_bytes = 0; // what went to other requests meanwhile comes back
+    }
+    berm__mutex_unlock(&pool->lock);
+    if (waits && berm__stream_wait_all(pool->stream) == BERM_OK)
+        berm__planned_fill(&learn->planned, pool);
+}
+
+static void work_do(berm_pool_t *pool, work_t work) {
+    if (work == WORK_INSTALL)
+        plan_install(pool);
+    if (work == WORK_DROP)
+        plan_drop(pool);
+    if (work == WORK_END)
+        berm__learn_end(pool);
+    if (work == WORK_FILL)
+        plan_fill(pool);
+}
+
+// Once no lock is held.
+static void work_log(const berm_pool_t *pool, work_t work, uint32_t length, uint32_t items,
+                     bool is_active) {
+    if (work == WORK_INSTALL && is_active)
+        BERM_LOG(BERM_LOG_INFO, "stream %#llx: a plan for %u of %u requests that come again",
+                 (unsigned long long)pool->stream->handle, items, length);
+    if (work == WORK_DROP)
+        BERM_LOG(BERM_LOG_INFO, "stream %#llx: the plan was dropped, requests do not follow it",
+                 (unsigned long long)pool->stream->handle);
+}
+
+void berm__learn_work(berm_pool_t *pool) {
+    berm_device_t *device = pool->device;
+    bool is_pushed, is_active = false;
+    uint32_t length = 0, items = 0;
+    if (!berm__mutex_trylock(&device->lock))
+        return;
+    atomic_store(&pool->learn_wants, false);
+    work_t work = work_find(pool);
+    if (work == WORK_INSTALL) {
+        length = pool->learn->plan_length;
+        items = pool->learn->item_count;
+    }
+    if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
+        work_do(pool, work);
+    berm__gpu_leave(&device->gpu, is_pushed);
+    if (work == WORK_INSTALL)
+        is_active = pool->learn->planned.segment != NULL;
+    berm__mutex_unlock(&device->lock);
+    work_log(pool, work, length, items, is_active);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The addresses of a plan: see planned.h.
+#include "policy/planned.h"
+
+#include "base/bits.h"
+#include "host/mem.h"
+#include "policy/supply.h"
+
+static uint64_t cell_of(uint64_t offset_bytes) {
+    return offset_bytes / BERM_CELL_BYTES;
+}
+
+static void records_free(berm_planned_t *planned) {
+    berm__cells_destroy(&planned->taken);
+    if (planned->range_of != NULL)
+        berm__mem_unreserve(planned->range_of, planned->range_of_bytes);
+    berm__follow_destroy(planned->follow);
+    berm__planner_destroy(planned->planner);
+    *planned = (berm_planned_t){0};
+}
+
+berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
+                                    berm_planner_t *planner, const uint64_t *item_bytes,
+                                    uint32_t next) {
+    const berm_plan_t *plan = berm__planner_plan(planner);
+    uint64_t cells = cell_of(plan->arena_bytes - 1) + 1;
+    *planned = (berm_planned_t){.planner = planner, .plan = plan};
+    planned->follow = berm__follow_create(item_bytes, plan->item_count);
+    planned->range_of_bytes = cells * sizeof *planned->range_of;
+    planned->range_of = berm__mem_reserve(planned->range_of_bytes);
+    berm_status_t status = BERM_ERROR_OUT_OF_HOST_MEMORY;
+    if (planned->follow != NULL && planned->range_of != NULL &&
+        berm__cells_init(&planned->taken, cells))
+        status = berm__pool_arena_add(pool, plan->arena_bytes, planned);
+    if (status != BERM_OK) {
+        records_free(planned);
+        return status;
+    }
+    berm__follow_seek(planned->follow, next);
+    return BERM_OK;
+}
+
+void berm__planned_drop(berm_planned_t *planned) {
+    if (planned->segment == NULL)
+        return;
+    planned->segment->planned = NULL;
+    records_free(planned);
+}
+
+// The range that holds an offset: at most a few after the taken one below it.
+static berm_range_t *range_at(const berm_planned_t *planned, uint64_t offset_bytes) {
+    uint64_t cell = berm__cells_at_or_below(&planned->taken, cell_of(offset_bytes));
+    // A block that starts in the offset's own cell may start after it.
+    if (cell != BERM_CELL_NONE && planned->range_of[cell]->start_bytes > offset_bytes)
+        cell = cell > 0 ? berm__cells_at_or_below(&planned->taken, cell - 1) : BERM_CELL_NONE;
+    berm_range_t *range =
+        cell == BERM_CELL_NONE ? planned->segment->ranges.first : planned->range_of[cell];
+    while (range->start_bytes + range->size_bytes <= offset_bytes)
+        range = range->next;
+    return range;
+}
+
+typedef enum span_state {
+    SPAN_FREE,  // all of it, in one range
+    SPAN_HOLES, // some of it is to be mapped
+    SPAN_TAKEN,
+} span_state_t;
+
+static span_state_t span_look(const berm_range_t *range, uint64_t end_bytes) {
+    if (berm__range_state(range) == BERM_RANGE_FREE &&
+        range->start_bytes + range->size_bytes >= end_bytes)
+        return SPAN_FREE;
+    for (; range != NULL && range->start_bytes < end_bytes; range = range->next) {
+        berm_range_state_t state = berm__range_state(range);
+        if (state != BERM_RANGE_FREE && state != BERM_RANGE_VOID)
+            return SPAN_TAKEN;
+    }
+    return SPAN_HOLES;
+}
+
+static berm_status_t span_take(berm_planned_t *planned, berm_pool_t *pool, berm_range_t *range,
+                               uint64_t start_bytes, uint64_t size_bytes, berm_place_t *place) {
+    berm_segment_t *segment = planned->segment;
+    if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    range = berm__ranges_carve(&segment->ranges, range, start_bytes, size_bytes, BERM_RANGE_LIVE);
+    berm__cells_insert(&planned->taken, cell_of(start_bytes));
+    planned->range_of[cell_of(start_bytes)] = range;
+    *place = (berm_place_t){segment, range};
+    return BERM_OK;
+}
+
+bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
+                        bool may_map, berm_place_t *place, berm_status_t *status) {
+    uint32_t item = berm__follow_find(planned->follow, size_bytes);
+    if (item == BERM_FOLLOW_NONE) {
+        berm__follow_skip(planned->follow, size_bytes);
+        return false;
+    }
+    uint64_t start = planned->plan->offset_bytes[item];
+    berm_range_t *range = range_at(planned, start);
+    span_state_t state = span_look(range, start + size_bytes);
+    *status = BERM_ERROR_STATE;
+    if (state == SPAN_HOLES && !may_map)
+        return true;
+    if (state == SPAN_HOLES) {
+        // Another thread may take what was mapped meanwhile; the plan stays, the device's lock is
+        // held.
+        (void)berm__miss_map_at(pool, planned->segment, range, start, size_bytes, size_bytes);
+        range = range_at(planned, start);
+        state = span_look(range, start + size_bytes);
+    }
+    if (state == SPAN_FREE)
+        *status = span_take(planned, pool, range, start, size_bytes, place);
+    if (state != SPAN_FREE || *status != BERM_OK) {
+        berm__follow_skip(planned->follow, size_bytes);
+        return false;
+    }
+    berm__follow_accept(planned->follow, item);
+    return true;
+}
+
+void berm__planned_give(berm_planned_t *planned, const berm_range_t *range) {
+    berm__cells_remove(&planned->taken, cell_of(range->start_bytes));
+    planned->range_of[cell_of(range->start_bytes)] = NULL;
+}
+
+enum {
+    FILL_GRANULES = 256 // mapped with one call for access
+};
+
+// The next range that has no memory behind it, from where the last fill came to.
+static berm_range_t *fill_next(berm_planned_t *planned) {
+    uint64_t arena_bytes = planned->plan->arena_bytes;
+    berm_range_t *range = range_at(planned, planned->filled_bytes);
+    while (range != NULL && range->start_bytes < arena_bytes &&
+           berm__range_state(range) != BERM_RANGE_VOID)
+        range = range->next;
+    uint64_t at =
+        range == NULL ? arena_bytes : berm__max_u64(range->start_bytes, planned->filled_bytes);
+    planned->filled_bytes = berm__min_u64(at, arena_bytes);
+    return at < arena_bytes ? range : NULL;
+}
+
+void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool) {
+    berm_segment_t *segment = planned->segment;
+    unsigned lg = segment->gpu->lg_granule;
+    uint64_t most = FILL_GRANULES;
+    berm_range_t *range;
+    berm__mutex_lock(&pool->lock);
+    while (most > 0 && !berm__planned_is_filled(planned) && (range = fill_next(planned)) != NULL) {
+        uint64_t end =
+            berm__min_u64(range->start_bytes + range->size_bytes, planned->plan->arena_bytes);
+        uint64_t count = berm__min_u64((end - planned->filled_bytes) >> lg, most);
+        // Where that fails, what was found is idle now, and as much can be mapped.
+        if (berm__miss_map_at(pool, segment, range, planned->filled_bytes, count << lg, 0) !=
+            BERM_OK)
+            most = berm__min_u64(count - 1, berm__store_idle_granules(pool->group->store));
+    }
+    berm__mutex_unlock(&pool->lock);
+}

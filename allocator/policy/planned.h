@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The addresses of a plan: an arena, one segment of the pool, in which each block of a period has
+// its place. Requests that follow the plan are served there and no others; learn.h makes plans and
+// drops them.
+//
+//   arena:  |  item 3  |item 7|   item 12    | ...        offsets of core/planner.h
+//   taken:  ^          ^      ^                           cells (64 KiB) where a taken range starts
+//
+// The arena is tiled by ranges like any segment, and its granules are mapped like any others:
+// before they are needed as far as memory is idle (fill), else when the block is asked for. Under
+// pressure free pages of it move to other requests, after all others; the plan goes on without
+// them.
+//
+// Invariants (docs/invariants.md):
+//   I32  `taken` has exactly the cells where a range of the arena starts that is LIVE, AWAITED,
+//        CACHED or HELD; range_of leads to it; no slab is in the arena
+//
+// Locks: the pool's; it is made and dropped under the device's as well.
+#ifndef BERM_POLICY_PLANNED_H
+#define BERM_POLICY_PLANNED_H
+
+#include "core/cells.h"
+#include "core/follow.h"
+#include "core/planner.h"
+#include "policy/pool.h"
+
+typedef struct berm_planned {
+    berm_segment_t *segment; // NULL: no plan
+    berm_planner_t *planner; // owns the plan
+    const berm_plan_t *plan;
+    berm_follow_t *follow;
+    berm_cells_t taken;
+    berm_range_t **range_of; // by cell
+    uint64_t range_of_bytes;
+    uint64_t filled_bytes; // below, the arena has been mapped beforehand
+} berm_planned_t;
+
+// Makes an arena for a plan that is done, of which item `next` is the next request. Takes the
+// planner over, also on failure. Locked, in context: OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER,
+// DEVICE_LOST.
+berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
+                                    berm_planner_t *planner, const uint64_t *item_bytes,
+                                    uint32_t next);
+// Ends the plan: the arena is a segment like others. Both locks are held.
+void berm__planned_drop(berm_planned_t *planned);
+
+// Serves a request as the plan has it. False: it is none of the plan's, or its place is taken, and
+// is to be served as usual. True: *status is BERM_OK, or BERM_ERROR_STATE where memory must be
+// mapped first and `may_map` is false. The pool's lock is held, and with `may_map` the device's,
+// in its context, the pool's then being given up meanwhile.
+bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
+                        bool may_map, berm_place_t *place, berm_status_t *status);
+// A range of the arena is about to be free. The pool's lock is held.
+void berm__planned_give(berm_planned_t *planned, const berm_range_t *range);
+
+// Maps granules of the arena beforehand, as far as memory may be created within the headroom or is
+// free elsewhere and its work has passed. Locked, in context.
+void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool);
+static inline bool berm__planned_is_filled(const berm_planned_t *planned) {
+    return planned->filled_bytes >= planned->plan->arena_bytes;
+}
+
+#endif
