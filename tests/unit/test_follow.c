@@ -118,6 +118,10 @@ Test(follow, an_item_is_served_once_in_a_pass) {
     cr_assert(request(follow, 512) == BERM_FOLLOW_NONE);
     cr_assert(request(follow, 1024) == 1);
     cr_assert(berm__follow_cursor(follow) == 3); // item 2 is served already
+    cr_assert(request(follow, 2560) == 5);
+    cr_assert(request(follow, 1536) == 3);
+    cr_assert(request(follow, 2560) == BERM_FOLLOW_NONE);
+    cr_assert(request(follow, 2048) == 4);
     berm__follow_destroy(follow);
 }
 
@@ -133,6 +137,26 @@ Test(follow, a_lost_place_is_found_again) {
         for (int i = 0; i < COUNT; i++, at = (at + 1) % COUNT)
             lost += request(follow, sizes[at]) != at;
         cr_assert(lost < 60, "%u lost after a jump of %u", lost, jumps[k]);
+        berm__follow_destroy(follow);
+    }
+}
+
+// A plan that is five times the same: what was requested last leads to five places, and the nearest
+// is the right one.
+Test(follow, a_lost_place_is_found_nearby) {
+    const int jumps[] = {-50, -30, 30, 50};
+    for (size_t k = 0; k < BERM_ARRAY_LENGTH(jumps); k++) {
+        berm__follow_destroy(follow_begin(50));
+        for (int i = 200; i < COUNT; i++)
+            sizes[i] = sizes[i - 200];
+        berm_follow_t *follow = berm__follow_create(sizes, COUNT);
+        cr_assert(follow != NULL);
+        for (uint32_t i = 0; i < 300; i++)
+            cr_assert(request(follow, sizes[i]) == i);
+        uint32_t lost = 0, at = (uint32_t)(300 + jumps[k]);
+        for (; at < COUNT; at++)
+            lost += request(follow, sizes[at]) != at;
+        cr_assert(lost < 40, "%u lost after a jump of %d", lost, jumps[k]);
         berm__follow_destroy(follow);
     }
 }

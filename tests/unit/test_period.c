@@ -209,6 +209,68 @@ Test(period, layers_of_inference_are_believed_once) {
     berm__period_destroy(period);
 }
 
+// Layers that reach the peak of all: they broke off before, and are not believed again.
+Test(period, a_loop_that_broke_off_is_not_believed_again) {
+    sequence_layers(0, 0);
+    berm_period_t *period = berm__period_create(0);
+    cr_assert(period != NULL);
+    (void)feed(period, 1, 0, 0, 1);
+    finding_t finding = feed(period, 3, 0, 0, 1);
+    cr_assert(finding.length == sequence.count && finding.other_offers <= 64);
+    berm__period_destroy(period);
+}
+
+// 600 requests twice, then something greater: once that was seen, the 600 are no period.
+Test(period, what_lacks_the_peak_is_no_period) {
+    berm_rng_t rng;
+    berm__rng_seed(&rng, 5);
+    sequence.count = 0;
+    for (uint32_t i = 0; i < 1200; i++)
+        sequence_add(&sequence,
+                     i < 600 ? 1 + berm__rng_below(&rng, 20) : sequence.requests[i - 600].size,
+                     5000 + i % 600);
+    for (uint64_t i = 0; i < 600; i++)
+        sequence_add(&sequence, 1 + berm__rng_below(&rng, 20), 5000 + 5 * i);
+    berm_period_t *period = berm__period_create(0);
+    cr_assert(period != NULL);
+    (void)feed(period, 1, 0, 0, 1);
+    finding_t finding = feed(period, 3, 0, 0, 1);
+    cr_assert(finding.length == 1800 && finding.other_offers <= 64, "%u", finding.other_offers);
+    berm__period_destroy(period);
+}
+
+// A few turns of a loop, each time another one, amid much that does not repeat.
+Test(period, a_loop_amid_much_else_is_no_period) {
+    berm_rng_t rng;
+    berm__rng_seed(&rng, 5);
+    berm_period_t *period = berm__period_create(0);
+    cr_assert(period != NULL);
+    for (int round = 0; round < 10; round++) {
+        for (uint64_t i = 0; i < 1200; i++)
+            cr_assert(berm__period_note(period, berm__rng_next(&rng), 5000 + i % 100) == 0);
+        sequence_plain(100, 5000, (uint64_t)round);
+        for (uint32_t i = 0; i < 500; i++)
+            cr_assert(berm__period_note(period, sequence.requests[i % 100].size, 5000 + i % 100) ==
+                      BERM_PERIOD_NONE);
+    }
+    berm__period_destroy(period);
+}
+
+// What is unlike anything else stands at the end only: by then the whole pass has matched.
+Test(period, what_came_before_the_first_sign_counts) {
+    berm_rng_t rng;
+    berm__rng_seed(&rng, 5);
+    sequence.count = 0;
+    for (int layer = 0; layer < 40; layer++)
+        for (uint64_t i = 0; i < 50; i++)
+            sequence_add(&sequence, 1 + i * i % 31, 100 * (uint64_t)layer);
+    for (uint64_t i = 0; i < 600; i++)
+        sequence_add(&sequence, 100 + berm__rng_below(&rng, 100), 6000 - 10 * i);
+    finding_t finding = find(3, 0, 0);
+    cr_assert(finding.length == sequence.count && finding.other_offers == 0);
+    cr_assert(finding.confirmed_at <= 2000, "%u", finding.confirmed_at);
+}
+
 // Another workload takes over.
 Test(period, a_period_that_ends_is_given_up) {
     sequence_plain(1000, 0, 1);
