@@ -144,6 +144,15 @@ Test(period, missing_and_extra_requests_are_tolerated) {
         cr_assert(finding.confirmed_at > 0 && finding.confirmed_at <= 2400);
         cr_assert(finding.other_offers == 0 && finding.length != 0);
     }
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        sequence_plain(300, 0, seed);
+        finding_t finding = find(4, 0, 10);
+        cr_assert(finding.candidate_at > 0 && finding.candidate_at <= 1800, "%u",
+                  finding.candidate_at);
+        cr_assert(finding.confirmed_at > 0 && finding.confirmed_at <= 2400, "%u",
+                  finding.confirmed_at);
+        cr_assert(finding.other_offers == 0 && finding.length != 0, "%u", finding.other_offers);
+    }
 }
 
 Test(period, what_does_not_repeat_is_no_period) {
