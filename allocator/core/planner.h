@@ -37,7 +37,8 @@ typedef struct berm_planner_options {
     uint64_t granule_bytes; // a power of two, at least 512
     uint32_t period;        // positions in one period, at least 1
     uint32_t pages_max;    // good enough: the first plan with no more pages is taken, and more is a
-                           // failure. 0: the fewest pages that can be found, however many
+                           // failure. 0: the fewest pages that can be found, however many (1 % more
+                           // where that spares an aliased plan much work)
     uint32_t mappings_max; // granules of the arena at most
     bool may_alias;
     uint64_t work_max; // elementary steps in all, after which the best plan so far is taken; 0: 2 s

@@ -14,8 +14,8 @@
 
 #define PLANNER_UNIT_BYTES UINT64_C(512)
 
-// Elementary steps that each of the two searches, for a better packing and for a better aliased
-// plan, may take: at most this, and at most a quarter of all.
+// Elementary steps that the search for a better packing may take: at most this, and at most a
+// quarter of all. The search for a better aliased plan may take four times that.
 #define PLANNER_SEARCH_WORK (100 * BERM_PLANNER_WORK_PER_MS)
 
 typedef enum planner_phase {
@@ -80,11 +80,13 @@ typedef struct planner_alias {
     uint32_t cells_limit;        // cells this replay may have
     bool may_join, takes_newest; // how this replay chooses
     bool has_failed;
+    uint32_t chance; // how often it does so by chance
     uint32_t cell_count, page_count, island_count;
     uint32_t best_cells, best_pages, best_islands; // best_cells is UINT32_MAX while there is none
     uint32_t step_granules;
     uint32_t pages_wanted;     // the peak in steps
     uint32_t begin_at, end_at; // indices of the next events
+    uint32_t dead_at;          // the next dead page to be looked at for the holes of a window
     uint32_t walk;             // stamp of `seen`
     uint32_t round;            // number of this replay
     uint64_t random, search_end;
