@@ -163,12 +163,12 @@ static int phys_check(const berm_audit_t *audit) {
         return berm__audit_fail(
             audit, 17, 0, "%" PRIu64 " handles stand in segments, %" PRIu64 " mappings are counted",
             mappings, phys->mapping_count);
-    if (phys->handle_count != audit->sums.mapped_handles + idle || phys->reserved_bytes != bytes)
+    uint64_t handles = audit->sums.mapped_handles - audit->sums.extra_views + idle;
+    if (phys->handle_count != handles || phys->reserved_bytes != bytes)
         return berm__audit_fail(audit, 10, 0,
                                 "%" PRIu64 " handles of %" PRIu64 " bytes are mapped or idle, "
                                 "%" PRIu64 " of %" PRIu64 " bytes are counted",
-                                audit->sums.mapped_handles + idle, bytes, phys->handle_count,
-                                phys->reserved_bytes);
+                                handles, bytes, phys->handle_count, phys->reserved_bytes);
     return 0;
 }
 

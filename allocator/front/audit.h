@@ -9,7 +9,8 @@
 
 // What must agree with figures that are kept elsewhere.
 typedef struct berm_audit_sums {
-    uint64_t mapped_handles, mapped_bytes;
+    uint64_t mapped_handles, mapped_bytes; // a handle with several views counts as often
+    uint64_t extra_views;                  // beyond one for each handle
     uint64_t poisoned_bytes, address_bytes, exported_bytes;
     uint64_t stale_mappings;
     uint64_t requested_bytes, allocated_bytes, awaited_bytes, blocks;
@@ -32,6 +33,8 @@ int berm__audit_fail(const berm_audit_t *audit, int number, berm_addr_t addr, co
 
 // I1 to I8 of one segment of audit->pool.
 int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment);
+// I34 and I35 of one, if it is a plan's arena; adds its pages to the sums.
+int berm__audit_arena(berm_audit_t *audit, const berm_segment_t *segment);
 // I9 and I12 to I15 of audit->pool.
 int berm__audit_pool(berm_audit_t *audit);
 // I23 and I25.

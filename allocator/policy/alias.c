@@ -95,12 +95,13 @@ static berm_status_t range_alias(berm_pool_t *pool, berm_segment_t *segment, ber
     return BERM_OK;
 }
 
-berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint64_t granules,
-                               uint64_t *taken) {
+// Of the plans' arenas, or of all other segments. Pages with several views are passed by.
+static berm_status_t part_alias(berm_pool_t *pool, uint32_t handle_granules, uint64_t granules,
+                                bool is_of_plan, uint64_t *taken) {
     berm_status_t status = BERM_OK;
-    *taken = 0;
-    berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        if ((segment->planned != NULL) != is_of_plan || segment->has_views)
+            continue;
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         while (range != NULL && *taken < granules && status == BERM_OK) {
@@ -109,6 +110,16 @@ berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint
             range = next;
         }
     }
+    return status;
+}
+
+berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint64_t granules,
+                               bool takes_planned, uint64_t *taken) {
+    *taken = 0;
+    berm__mutex_lock(&pool->lock);
+    berm_status_t status = part_alias(pool, handle_granules, granules, false, taken);
+    if (status == BERM_OK && takes_planned && pool->is_planned)
+        status = part_alias(pool, handle_granules, granules, true, taken);
     berm__mutex_unlock(&pool->lock);
     return status;
 }

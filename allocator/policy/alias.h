@@ -15,10 +15,10 @@
 bool berm__alias_is_allowed(const berm_pool_t *pool);
 // Takes whole free handles of the pool, smallest free run first, up to `granules`, into its aliased
 // ones, whether their tickets have passed or not; their addresses are stale. Handles of more than
-// `handle_granules` are left. *taken is how many granules. OUT_OF_HOST_MEMORY. Locked; calls no
-// driver.
+// `handle_granules` are left, and those of plans' arenas unless it `takes_planned`, last of all.
+// *taken is how many granules. OUT_OF_HOST_MEMORY. Locked; calls no driver.
 berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint64_t granules,
-                               uint64_t *taken);
+                               bool takes_planned, uint64_t *taken);
 // Unmaps the stale addresses of the pool whose tickets have passed, and lets go the aliased handles
 // that nobody mapped anew. DRIVER, DEVICE_LOST: those that failed are poisoned. Locked.
 berm_status_t berm__alias_retire(berm_pool_t *pool);

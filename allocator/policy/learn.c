@@ -6,6 +6,7 @@
 #include "host/clock.h"
 #include "host/log.h"
 #include "host/mem.h"
+#include "policy/alias.h"
 #include "policy/counts.h"
 
 #define NOTES_BYTES (BERM_LEARN_NOTES_MAX * sizeof(berm_note_t))
@@ -41,28 +42,41 @@ static bool watch_begin(berm_learn_t *learn) {
     return learn->period != NULL && learn->notes != NULL;
 }
 
-// Both locks are held, or nobody else has the pool.
+// Both locks are held, or nobody else has the pool. There is no plan.
 static void learn_free(berm_pool_t *pool) {
     berm_learn_t *learn = pool->learn;
-    if (learn == NULL)
-        return;
     atomic_store(&pool->is_learning, false);
     atomic_store(&pool->learn_wants, false);
     pool->learn = NULL;
-    pool->is_planned = false;
-    berm__planned_drop(&learn->planned);
     plan_forget(learn);
     watch_forget(learn);
     berm__mem_free(learn, sizeof *learn);
 }
 
 void berm__learn_destroy(berm_pool_t *pool) {
+    if (pool->learn == NULL)
+        return;
+    (void)berm__planned_drop(&pool->learn->planned, pool, true);
     learn_free(pool);
 }
 
 void berm__learn_end(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    bool is_pushed, is_gone = false;
+    if (learn == NULL)
+        return;
+    if (berm__gpu_enter(&pool->device->gpu, &is_pushed) == BERM_OK)
+        is_gone = berm__planned_drop(&learn->planned, pool, false);
+    berm__gpu_leave(&pool->device->gpu, is_pushed);
     berm__mutex_lock(&pool->lock);
-    learn_free(pool);
+    if (is_gone) {
+        learn_free(pool);
+    } else {
+        learn->is_over = true;
+        learn->state = BERM_LEARN_WATCHING;
+        plan_forget(learn);
+        watch_forget(learn);
+    }
     berm__mutex_unlock(&pool->lock);
 }
 
@@ -74,7 +88,9 @@ static bool pool_may_learn(const berm_pool_t *pool) {
 void berm__learn_miss(berm_pool_t *pool) {
     berm__mutex_lock(&pool->lock);
     berm_learn_t *learn = pool->learn;
-    if (learn != NULL) {
+    if (learn != NULL && learn->is_over) {
+        learn = NULL;
+    } else if (learn != NULL) {
         learn->note_missed = learn->note_count;
         if (pool->device->moves != learn->moves)
             learn->note_moved = learn->note_count + 1;
@@ -144,19 +160,42 @@ static uint64_t items_live_bytes(const berm_learn_t *learn, uint32_t length) {
     return bytes;
 }
 
+// The most bytes of items live at one time; 0 without host memory.
+static uint64_t items_peak_bytes(const berm_plan_item_t *items, uint32_t count, uint32_t length) {
+    uint64_t *change = berm__mem_alloc((length + 1) * sizeof *change), live = 0, peak = 0;
+    if (change == NULL)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        change[items[i].begin] += items[i].size_bytes;
+        change[items[i].end] -= items[i].size_bytes;
+        live += items[i].end <= items[i].begin ? items[i].size_bytes : 0;
+    }
+    for (uint32_t at = 0; at < length; at++) {
+        live += change[at];
+        peak = berm__max_u64(peak, live);
+    }
+    berm__mem_free(change, (length + 1) * sizeof *change);
+    return peak;
+}
+
 // Granules that the arena may have: what the headroom and the limit leave beside everything else.
-static uint32_t pages_max(berm_pool_t *pool, uint32_t length) {
+static uint32_t pages_max(berm_pool_t *pool, uint64_t peak_bytes, uint32_t length) {
     berm_device_t *device = pool->device;
     uint64_t live, peak;
     berm__counts_requested_read(device, &live, &peak);
     uint64_t planned = items_live_bytes(pool->learn, length);
     uint64_t others = live - berm__min_u64(live, planned);
+    peak = berm__max_u64(peak, others + peak_bytes);
     double target = (double)peak * (1.0 + device->headroom_pct / 100.0);
     uint64_t most = target >= 0x1p62 ? UINT64_C(1) << 62 : (uint64_t)target;
     most = berm__min_u64(most, berm__min_u64(device->limit_bytes, device->gpu.memory_bytes));
     most -= berm__min_u64(most, others);
     return (uint32_t)berm__min_u64(most >> device->gpu.lg_granule, UINT32_MAX);
 }
+
+// Of an arena: the driver has room for some 520,000 in all on large devices.
+#define MAPPINGS_MAX UINT32_C(400000)
+#define WORK_MAX_MS  2000
 
 // No plan for a while: the period has to be seen as often again.
 static void planning_give_up(berm_learn_t *learn) {
@@ -170,14 +209,17 @@ static void planning_begin(berm_pool_t *pool, uint32_t length) {
     berm_plan_item_t *items = NULL;
     bool is_made = items_make(learn, length, &items);
     uint32_t count = learn->item_count;
+    uint64_t peak_bytes = is_made ? items_peak_bytes(items, count, length) : 0;
     const berm_planner_options_t options = {
         .granule_bytes = pool->device->gpu.granule_bytes,
         .period = length,
-        .pages_max = pages_max(pool, length),
-        .mappings_max = UINT32_MAX,
-        .may_alias = false,
+        .pages_max = pages_max(pool, peak_bytes, length),
+        .mappings_max = MAPPINGS_MAX,
+        .may_alias = berm__alias_is_allowed(pool),
+        // To be done when the second period is: a slice a request and a free.
+        .work_max = berm__min_u64(length / 2 + 16, WORK_MAX_MS) * BERM_PLANNER_WORK_PER_MS,
     };
-    if (is_made && count > 0 && options.pages_max > 0)
+    if (peak_bytes > 0 && options.pages_max > 0)
         learn->planner = berm__planner_create(items, count, &options);
     berm__mem_free(items, count * sizeof *items);
     learn->plan_note = learn->note_count;
@@ -226,6 +268,11 @@ static bool watch_is_quiet(const berm_learn_t *learn) {
     return since > BERM_LEARN_QUIET_NOTES && since > 2 * learn->note_missed;
 }
 
+// An ending plan's arena has no block any more.
+static bool ending_is_due(const berm_learn_t *learn) {
+    return learn->planned.is_ending && learn->planned.taken_count == 0;
+}
+
 // A plan for a period is replaced by one for a longer period only.
 static bool plan_is_wanted(const berm_learn_t *learn, uint32_t length) {
     return learn->planned.segment == NULL ||
@@ -234,7 +281,9 @@ static bool plan_is_wanted(const berm_learn_t *learn, uint32_t length) {
 
 void berm__learn_note(berm_pool_t *pool, berm_range_t *range, bool is_planned) {
     berm_learn_t *learn = pool->learn;
-    if (learn->note_count == UINT32_MAX)
+    if (ending_is_due(learn))
+        atomic_store(&pool->learn_wants, true);
+    if (learn->is_over || learn->note_count == UINT32_MAX)
         return;
     uint64_t units = range->size_bytes / BERM_RANGE_UNIT_BYTES;
     learn->live_bytes += range->size_bytes;
@@ -281,6 +330,10 @@ void berm__learn_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
     bool is_planned = segment->planned != NULL;
     if (is_planned)
         berm__planned_give(segment->planned, range);
+    if (ending_is_due(learn))
+        atomic_store(&pool->learn_wants, true);
+    if (learn->is_over)
+        return;
     uint32_t number = range->mappings;
     if (number > 0 && number <= learn->note_count &&
         number + BERM_LEARN_NOTES_MAX > learn->note_count) {
@@ -336,24 +389,26 @@ static uint32_t item_next(const berm_learn_t *learn) {
     return item < learn->item_count ? item : 0;
 }
 
-static void plan_drop(berm_pool_t *pool) {
+// True once there is none.
+static bool plan_drop(berm_pool_t *pool) {
     berm_learn_t *learn = pool->learn;
     if (learn->planned.segment == NULL)
-        return;
-    berm__mutex_lock(&pool->lock);
-    berm__planned_drop(&learn->planned);
-    pool->is_planned = learn->wants_drop = false;
-    berm__mutex_unlock(&pool->lock);
-    atomic_fetch_add(&pool->device->plans.dropped, 1);
+        return true;
+    if (!learn->planned.is_ending)
+        atomic_fetch_add(&pool->device->plans.dropped, 1);
+    learn->wants_drop = false;
+    return berm__planned_drop(&learn->planned, pool, false);
 }
 
 static void plan_install(berm_pool_t *pool) {
     berm_learn_t *learn = pool->learn;
     berm_planner_t *planner = learn->planner;
-    plan_drop(pool);
-    learn->planner = NULL;
-    berm_status_t status =
-        berm__planned_install(&learn->planned, pool, planner, learn->item_bytes, item_next(learn));
+    berm_status_t status = BERM_ERROR_STATE; // the one before it is ending
+    if (plan_drop(pool)) {
+        learn->planner = NULL;
+        status = berm__planned_install(&learn->planned, pool, planner, learn->item_bytes,
+                                       item_next(learn));
+    }
     berm__mutex_lock(&pool->lock);
     if (status == BERM_OK) {
         learn->state = BERM_LEARN_WATCHING;
@@ -390,14 +445,16 @@ static work_t work_find(berm_pool_t *pool) {
         return WORK_NONE;
     berm__mutex_lock(&pool->lock);
     bool has_plan = learn->planned.segment != NULL;
-    if (learn->state == BERM_LEARN_READY)
-        work = WORK_INSTALL;
-    else if (has_plan && learn->wants_drop)
-        work = WORK_DROP;
-    else if (has_plan && (plan_is_settled(learn) || !berm__planned_is_filled(&learn->planned)))
-        work = WORK_FILL;
-    else if (!has_plan && learn->state == BERM_LEARN_WATCHING && watch_is_quiet(learn))
+    if (learn->is_over ||
+        (!has_plan && learn->state == BERM_LEARN_WATCHING && watch_is_quiet(learn)))
         work = WORK_END;
+    else if (learn->state == BERM_LEARN_READY)
+        work = WORK_INSTALL;
+    else if (has_plan && (learn->wants_drop || ending_is_due(learn)))
+        work = WORK_DROP;
+    else if (has_plan && !learn->planned.is_ending &&
+             (plan_is_settled(learn) || !berm__planned_is_filled(&learn->planned)))
+        work = WORK_FILL;
     berm__mutex_unlock(&pool->lock);
     return work;
 }
@@ -405,23 +462,23 @@ static work_t work_find(berm_pool_t *pool) {
 static void plan_fill(berm_pool_t *pool) {
     berm_learn_t *learn = pool->learn;
     (void)berm__stream_seal(pool->stream); // what is free may have passed by then
-    berm__planned_fill(&learn->planned, pool);
+    berm__planned_fill(&learn->planned, pool, false);
     berm__mutex_lock(&pool->lock);
-    bool waits = plan_is_settled(learn);
-    if (waits) {
+    bool is_last = plan_is_settled(learn);
+    if (is_last) {
         learn->may_wait = false;
         learn->planned.filled_bytes = 0; // what went to other requests meanwhile comes back
     }
     berm__mutex_unlock(&pool->lock);
-    if (waits && berm__stream_wait_all(pool->stream) == BERM_OK)
-        berm__planned_fill(&learn->planned, pool);
+    if (is_last && (berm__alias_is_allowed(pool) || berm__stream_wait_all(pool->stream) == BERM_OK))
+        berm__planned_fill(&learn->planned, pool, true);
 }
 
 static void work_do(berm_pool_t *pool, work_t work) {
     if (work == WORK_INSTALL)
         plan_install(pool);
     if (work == WORK_DROP)
-        plan_drop(pool);
+        (void)plan_drop(pool);
     if (work == WORK_END)
         berm__learn_end(pool);
     if (work == WORK_FILL)

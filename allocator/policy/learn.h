@@ -54,6 +54,7 @@ typedef struct berm_note {
 typedef struct berm_learn {
     berm_learn_state_t state;
     bool wants_drop;
+    bool is_over; // only what is live in an ending plan's arena is waited for
     // What is seen.
     berm_period_t *period;
     berm_note_t *notes;               // note n at n % BERM_LEARN_NOTES_MAX
@@ -99,9 +100,9 @@ static inline void berm__learn_tick(berm_pool_t *pool) {
         berm__learn_work(pool);
 }
 
-// Drops the plan and all that was seen. Locked.
+// Drops the plan and all that was seen, at once or when the last block of the plan is free. Locked.
 void berm__learn_end(berm_pool_t *pool);
-// The same for a pool that is destroyed.
+// The same for a pool that is destroyed, and its segments are gone.
 void berm__learn_destroy(berm_pool_t *pool);
 
 #endif

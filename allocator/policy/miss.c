@@ -13,6 +13,7 @@
 //
 // Cost: bounded by FREE_RANGES_MAX runs. Locks: the device's, in its context; the pool's while a
 // window is chosen, closed and settled, and not while the driver is called.
+#include "policy/planned.h"
 #include "policy/supply.h"
 
 #include "base/bits.h"
@@ -228,7 +229,13 @@ static uint64_t window_end_granule(const berm_segment_t *segment, const berm_ran
 static void demand_measure(berm_segment_t *segment, const berm_range_t *busy,
                            berm_demand_t *demand) {
     uint64_t first = berm__segment_granule_of(segment, busy->start_bytes), count = 0;
-    while (hole_next(segment, window_end_granule(segment, busy), &first, &count)) {
+    uint64_t end = window_end_granule(segment, busy);
+    if (segment->has_views) {
+        berm_planned_t *planned = segment->planned;
+        demand->granules = berm__pages_short(&planned->pages, first, end - first);
+        return;
+    }
+    while (hole_next(segment, end, &first, &count)) {
         demand->granules += count;
         demand->large_max += count / segment->store->phys->large_granules;
     }
@@ -262,7 +269,10 @@ static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
         if (large_granules > 1)
             large = berm__min_u64(count / large_granules,
                                   segment->store->idle_large_count + pool->aliased.large_count);
-        berm_status_t status = berm__segment_map(segment, first, count, large, &pool->aliased);
+        berm_planned_t *planned = segment->planned;
+        berm_status_t status =
+            segment->has_views ? berm__pages_map(&planned->pages, pool, segment, first, count)
+                               : berm__segment_map(segment, first, count, large, &pool->aliased);
         if (status == BERM_OK)
             continue;
         if (status != BERM_ERROR_CORRUPTION)
@@ -330,14 +340,13 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
 }
 
 berm_status_t berm__miss_map_at(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *first,
-                                uint64_t start_bytes, uint64_t size_bytes, uint64_t request_bytes) {
+                                uint64_t start_bytes, uint64_t size_bytes, berm_demand_t *demand) {
     window_t window = {.segment = segment, .first = first, .start_bytes = start_bytes};
     berm_status_t status = window_close(pool, &window, size_bytes);
     if (status != BERM_OK)
         return status;
     berm__mutex_unlock(&pool->lock);
-    berm_demand_t demand = {.request_bytes = request_bytes, .is_spare = true};
-    status = window_fill(pool, &window, &demand);
+    status = window_fill(pool, &window, demand);
     berm__mutex_lock(&pool->lock);
     if (window.busy != NULL)
         window_settle(window.segment, window.busy);

@@ -11,6 +11,7 @@ static uint64_t cell_of(uint64_t offset_bytes) {
 }
 
 static void records_free(berm_planned_t *planned) {
+    berm__pages_destroy(&planned->pages);
     berm__cells_destroy(&planned->taken);
     if (planned->range_of != NULL)
         berm__mem_unreserve(planned->range_of, planned->range_of_bytes);
@@ -30,7 +31,8 @@ berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
     planned->range_of = berm__mem_reserve(planned->range_of_bytes);
     berm_status_t status = BERM_ERROR_OUT_OF_HOST_MEMORY;
     if (planned->follow != NULL && planned->range_of != NULL &&
-        berm__cells_init(&planned->taken, cells))
+        berm__cells_init(&planned->taken, cells) &&
+        (!plan->is_aliased || berm__pages_init(&planned->pages, plan)))
         status = berm__pool_arena_add(pool, plan->arena_bytes, planned);
     if (status != BERM_OK) {
         records_free(planned);
@@ -40,15 +42,35 @@ berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
     return BERM_OK;
 }
 
-void berm__planned_drop(berm_planned_t *planned) {
+// Pages of an aliased plan are unmapped once nothing uses them.
+static bool pages_leave(berm_planned_t *planned, berm_pool_t *pool) {
+    uint64_t taken = 0;
+    if (planned->taken_count > 0 || berm__stream_seal(pool->stream) != BERM_OK ||
+        berm__stream_poll(pool->stream) != BERM_OK ||
+        berm__pages_steal(&planned->pages, pool, planned->segment, UINT64_MAX, &taken) != BERM_OK)
+        return false;
+    return !berm__pages_are_mapped(&planned->pages);
+}
+
+bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_closing) {
     if (planned->segment == NULL)
-        return;
-    planned->segment->planned = NULL;
+        return true;
+    planned->is_ending = true;
+    if (!is_closing && berm__pages_are_on(&planned->pages) && !pages_leave(planned, pool))
+        return false;
+    if (!is_closing) {
+        berm__mutex_lock(&pool->lock);
+        planned->segment->planned = NULL;
+        planned->segment->has_views = false;
+        pool->is_planned = false;
+        berm__mutex_unlock(&pool->lock);
+    }
     records_free(planned);
+    return true;
 }
 
 // The range that holds an offset: at most a few after the taken one below it.
-static berm_range_t *range_at(const berm_planned_t *planned, uint64_t offset_bytes) {
+berm_range_t *berm__planned_range_at(const berm_planned_t *planned, uint64_t offset_bytes) {
     uint64_t cell = berm__cells_at_or_below(&planned->taken, cell_of(offset_bytes));
     // A block that starts in the offset's own cell may start after it.
     if (cell != BERM_CELL_NONE && planned->range_of[cell]->start_bytes > offset_bytes)
@@ -66,7 +88,20 @@ typedef enum span_state {
     SPAN_TAKEN,
 } span_state_t;
 
-static span_state_t span_look(const berm_range_t *range, uint64_t end_bytes) {
+static bool span_pages(const berm_planned_t *planned, uint64_t start_bytes, uint64_t size_bytes,
+                       uint64_t *first, uint64_t *count) {
+    unsigned lg = planned->segment->gpu->lg_granule;
+    *first = start_bytes >> lg;
+    *count = ((start_bytes + size_bytes - 1) >> lg) + 1 - *first;
+    return berm__pages_are_on(&planned->pages);
+}
+
+static span_state_t span_look(const berm_planned_t *planned, const berm_range_t *range,
+                              uint64_t start_bytes, uint64_t size_bytes) {
+    uint64_t end_bytes = start_bytes + size_bytes, first, count;
+    if (span_pages(planned, start_bytes, size_bytes, &first, &count) &&
+        !berm__pages_are_free(&planned->pages, first, count))
+        return SPAN_TAKEN;
     if (berm__range_state(range) == BERM_RANGE_FREE &&
         range->start_bytes + range->size_bytes >= end_bytes)
         return SPAN_FREE;
@@ -86,29 +121,36 @@ static berm_status_t span_take(berm_planned_t *planned, berm_pool_t *pool, berm_
     range = berm__ranges_carve(&segment->ranges, range, start_bytes, size_bytes, BERM_RANGE_LIVE);
     berm__cells_insert(&planned->taken, cell_of(start_bytes));
     planned->range_of[cell_of(start_bytes)] = range;
+    planned->taken_count++;
+    uint64_t first, count;
+    if (span_pages(planned, start_bytes, size_bytes, &first, &count))
+        berm__pages_use(&planned->pages, first, count, true);
     *place = (berm_place_t){segment, range};
     return BERM_OK;
 }
 
 bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
                         bool may_map, berm_place_t *place, berm_status_t *status) {
+    if (planned->is_ending)
+        return false;
     uint32_t item = berm__follow_find(planned->follow, size_bytes);
     if (item == BERM_FOLLOW_NONE) {
         berm__follow_skip(planned->follow, size_bytes);
         return false;
     }
     uint64_t start = planned->plan->offset_bytes[item];
-    berm_range_t *range = range_at(planned, start);
-    span_state_t state = span_look(range, start + size_bytes);
+    berm_range_t *range = berm__planned_range_at(planned, start);
+    span_state_t state = span_look(planned, range, start, size_bytes);
     *status = BERM_ERROR_STATE;
     if (state == SPAN_HOLES && !may_map)
         return true;
     if (state == SPAN_HOLES) {
         // Another thread may take what was mapped meanwhile; the plan stays, the device's lock is
         // held.
-        (void)berm__miss_map_at(pool, planned->segment, range, start, size_bytes, size_bytes);
-        range = range_at(planned, start);
-        state = span_look(range, start + size_bytes);
+        berm_demand_t demand = {.request_bytes = size_bytes, .is_spare = true};
+        (void)berm__miss_map_at(pool, planned->segment, range, start, size_bytes, &demand);
+        range = berm__planned_range_at(planned, start);
+        state = span_look(planned, range, start, size_bytes);
     }
     if (state == SPAN_FREE)
         *status = span_take(planned, pool, range, start, size_bytes, place);
@@ -123,6 +165,10 @@ bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t siz
 void berm__planned_give(berm_planned_t *planned, const berm_range_t *range) {
     berm__cells_remove(&planned->taken, cell_of(range->start_bytes));
     planned->range_of[cell_of(range->start_bytes)] = NULL;
+    planned->taken_count--;
+    uint64_t first, count;
+    if (span_pages(planned, range->start_bytes, range->size_bytes, &first, &count))
+        berm__pages_use(&planned->pages, first, count, false);
 }
 
 enum {
@@ -132,7 +178,7 @@ enum {
 // The next range that has no memory behind it, from where the last fill came to.
 static berm_range_t *fill_next(berm_planned_t *planned) {
     uint64_t arena_bytes = planned->plan->arena_bytes;
-    berm_range_t *range = range_at(planned, planned->filled_bytes);
+    berm_range_t *range = berm__planned_range_at(planned, planned->filled_bytes);
     while (range != NULL && range->start_bytes < arena_bytes &&
            berm__range_state(range) != BERM_RANGE_VOID)
         range = range->next;
@@ -142,7 +188,13 @@ static berm_range_t *fill_next(berm_planned_t *planned) {
     return at < arena_bytes ? range : NULL;
 }
 
-void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool) {
+static uint64_t idle_granules(const berm_pool_t *pool) {
+    const berm_store_t *store = pool->group->store;
+    return berm__store_idle_granules(store) +
+           berm__aliased_granules(&pool->aliased, store->phys->large_granules);
+}
+
+void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool, bool takes_unpassed) {
     berm_segment_t *segment = planned->segment;
     unsigned lg = segment->gpu->lg_granule;
     uint64_t most = FILL_GRANULES;
@@ -152,10 +204,11 @@ void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool) {
         uint64_t end =
             berm__min_u64(range->start_bytes + range->size_bytes, planned->plan->arena_bytes);
         uint64_t count = berm__min_u64((end - planned->filled_bytes) >> lg, most);
+        berm_demand_t demand = {.is_spare = true, .takes_unpassed = takes_unpassed};
         // Where that fails, what was found is idle now, and as much can be mapped.
-        if (berm__miss_map_at(pool, segment, range, planned->filled_bytes, count << lg, 0) !=
+        if (berm__miss_map_at(pool, segment, range, planned->filled_bytes, count << lg, &demand) !=
             BERM_OK)
-            most = berm__min_u64(count - 1, berm__store_idle_granules(pool->group->store));
+            most = berm__min_u64(count - 1, idle_granules(pool));
     }
     berm__mutex_unlock(&pool->lock);
 }

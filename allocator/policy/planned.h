@@ -12,8 +12,12 @@
 // them.
 //
 // Invariants (docs/invariants.md):
-//   I32  `taken` has exactly the cells where a range of the arena starts that is LIVE, AWAITED,
-//        CACHED or HELD; range_of leads to it; no slab is in the arena
+//   I34  `taken` has exactly the cells where a range of the arena starts that is LIVE, AWAITED,
+//        CACHED or HELD, taken_count of them; range_of leads to it; no slab is in the arena
+//
+// The arena of an aliased plan has pages that are mapped several times (pages.h), so it never
+// serves as a segment like others: when its plan ends it serves nobody, and when its last block is
+// free and its work has passed, all of it is unmapped.
 //
 // Locks: the pool's; it is made and dropped under the device's as well.
 #ifndef BERM_POLICY_PLANNED_H
@@ -22,13 +26,16 @@
 #include "core/cells.h"
 #include "core/follow.h"
 #include "core/planner.h"
-#include "policy/pool.h"
+#include "policy/pages.h"
 
 typedef struct berm_planned {
     berm_segment_t *segment; // NULL: no plan
     berm_planner_t *planner; // owns the plan
     const berm_plan_t *plan;
     berm_follow_t *follow;
+    berm_pages_t pages; // of an aliased plan
+    bool is_ending;     // it serves nobody any more (below)
+    uint64_t taken_count;
     berm_cells_t taken;
     berm_range_t **range_of; // by cell
     uint64_t range_of_bytes;
@@ -41,8 +48,9 @@ typedef struct berm_planned {
 berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
                                     berm_planner_t *planner, const uint64_t *item_bytes,
                                     uint32_t next);
-// Ends the plan: the arena is a segment like others. Both locks are held.
-void berm__planned_drop(berm_planned_t *planned);
+// Ends the plan: the arena is a segment like others; false if it cannot be that yet, and is ending.
+// The device's lock is held, in context; `is_closing`: the segments are gone.
+bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_closing);
 
 // Serves a request as the plan has it. False: it is none of the plan's, or its place is taken, and
 // is to be served as usual. True: *status is BERM_OK, or BERM_ERROR_STATE where memory must be
@@ -50,12 +58,15 @@ void berm__planned_drop(berm_planned_t *planned);
 // in its context, the pool's then being given up meanwhile.
 bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
                         bool may_map, berm_place_t *place, berm_status_t *status);
+// The range of the arena that holds an offset. The pool's lock is held.
+berm_range_t *berm__planned_range_at(const berm_planned_t *planned, uint64_t offset_bytes);
 // A range of the arena is about to be free. The pool's lock is held.
 void berm__planned_give(berm_planned_t *planned, const berm_range_t *range);
 
 // Maps granules of the arena beforehand, as far as memory may be created within the headroom or is
-// free elsewhere and its work has passed. Locked, in context.
-void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool);
+// free elsewhere and its work has passed, or where aliases are allowed and it `takes_unpassed`.
+// Locked, in context.
+void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool, bool takes_unpassed);
 static inline bool berm__planned_is_filled(const berm_planned_t *planned) {
     return planned->filled_bytes >= planned->plan->arena_bytes;
 }

@@ -225,6 +225,7 @@ static uint64_t segment_span(const berm_device_t *device) {
 static void arena_set(berm_pool_t *pool, berm_segment_t *segment, berm_planned_t *planned) {
     segment->planned = planned;
     segment->was_planned = true;
+    segment->has_views = berm__pages_are_on(&planned->pages);
     planned->segment = segment;
     pool->is_planned = true;
 }

@@ -112,6 +112,7 @@ static inline bool berm__slot_claim(berm_slab_t *slab, uint32_t slot) {
 
 struct berm_planned;
 struct berm_learn;
+struct berm_demand;
 
 typedef struct berm_pool {
     berm_mutex_t lock;
@@ -359,11 +360,11 @@ berm_status_t berm__deferred_wait_oldest(berm_pool_t *pool, bool *waited);
 berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                              berm_place_t *place);
 // Maps what is not mapped of [start, start + size), FREE and VOID ranges of which `first` holds the
-// start, with memory that may be created for a request of `request_bytes` within the headroom, or
-// is free elsewhere, its work done, and of no plan. Waits for nothing. The pool's lock is held, and
-// given up meanwhile; the device's is held. Errors as berm_alloc; what could be had is idle then.
+// start, as the demand says (supply.h). The pool's lock is held, and given up meanwhile; the
+// device's is held. Errors as berm_alloc; what could be had is idle then.
 berm_status_t berm__miss_map_at(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *first,
-                                uint64_t start_bytes, uint64_t size_bytes, uint64_t request_bytes);
+                                uint64_t start_bytes, uint64_t size_bytes,
+                                struct berm_demand *demand);
 
 // Takes whole free handles whose tickets have passed away from their addresses, smallest free run
 // first, up to `granules`; they become idle. *taken is how many granules. Of this pool, then of

@@ -17,6 +17,7 @@
 #include "policy/alias.h"
 
 #include "base/bits.h"
+#include "policy/planned.h"
 
 typedef struct run {
     uint64_t first, count; // granules
@@ -82,7 +83,7 @@ typedef struct batch {
 static berm_status_t batch_pick(berm_pool_t *pool, bool is_of_plan, uint64_t most, batch_t *batch) {
     unsigned lg = pool->device->gpu.lg_granule;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
-        if ((segment->planned != NULL) != is_of_plan)
+        if ((segment->planned != NULL) != is_of_plan || segment->has_views)
             continue;
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
@@ -136,6 +137,17 @@ static berm_status_t segments_release(berm_pool_t *pool, uint64_t granules, uint
     return status;
 }
 
+// Of an aliased plan's arena: page by page, since each may be mapped anywhere in it.
+static berm_status_t pages_steal(berm_pool_t *pool, uint64_t granules, uint64_t *taken) {
+    berm_status_t status = BERM_OK;
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        berm_planned_t *planned = segment->planned;
+        if (segment->has_views && status == BERM_OK)
+            status = berm__pages_steal(&planned->pages, pool, segment, granules, taken);
+    }
+    return status;
+}
+
 static berm_status_t part_steal(berm_pool_t *pool, bool is_of_plan, uint64_t granules,
                                 uint64_t *taken) {
     if (!berm__group_may_move(pool->group) || *taken >= granules)
@@ -150,6 +162,8 @@ static berm_status_t part_steal(berm_pool_t *pool, bool is_of_plan, uint64_t gra
     if (status == BERM_OK)
         status = berm__alias_retire(pool);
     bool has_more = true;
+    if (status == BERM_OK && is_of_plan)
+        status = pages_steal(pool, granules, taken);
     while (status == BERM_OK && has_more && *taken < granules) {
         batch_t batch = {0};
         berm__mutex_lock(&pool->lock);
@@ -215,6 +229,8 @@ static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
     uint64_t cheapest = 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        if (segment->has_views)
+            continue;
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range)) {
@@ -256,6 +272,11 @@ static uint64_t whole_granules(const berm_segment_t *segment, uint64_t start_byt
                                                                                          : 0;
 }
 
+static uint64_t pages_unused(const berm_segment_t *segment) {
+    const berm_planned_t *planned = segment->planned;
+    return berm__pages_unused(&planned->pages);
+}
+
 uint64_t berm__steal_free(berm_pool_t *pool) {
     uint64_t granules = 0;
     if (berm__pool_is_plain(pool))
@@ -264,6 +285,10 @@ uint64_t berm__steal_free(berm_pool_t *pool) {
         return 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        if (segment->has_views) {
+            granules += pages_unused(segment);
+            continue;
+        }
         berm_range_t *range =
             berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
         for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range))
@@ -276,6 +301,8 @@ uint64_t berm__steal_free(berm_pool_t *pool) {
 // Whole handles in the runs of free and awaited ranges of a segment.
 static uint64_t segment_obtainable(const berm_pool_t *pool, const berm_segment_t *segment) {
     uint64_t granules = 0;
+    if (segment->has_views)
+        return pages_unused(segment);
     for (const berm_range_t *range = segment->ranges.first; range != NULL;) {
         uint64_t start = range->start_bytes, size = 0;
         for (; range != NULL && range_is_obtainable(pool, segment, range); range = range->next)

@@ -139,7 +139,8 @@ static berm_status_t supply_alias(supply_t *supply, bool *has_progress) {
     uint64_t large =
         supply->pool->group->store->idle_large_count + supply->pool->aliased.large_count;
     uint32_t most = large < supply->demand->large_max ? phys->large_granules : 1;
-    berm_status_t status = berm__alias_take(supply->pool, most, supply_short(supply), &taken);
+    berm_status_t status = berm__alias_take(supply->pool, most, supply_short(supply),
+                                            !supply->demand->is_spare, &taken);
     phys->moved_bytes += taken << phys->gpu->lg_granule;
     *has_progress = taken > 0;
     return status;
@@ -226,7 +227,8 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     bool may_move = !device->remap_is_off;
     if (may_move) {
         berm_status_t status = supply_steal(supply, has_progress);
-        if (status == BERM_OK && !*has_progress && !supply->demand->is_spare)
+        if (status == BERM_OK && !*has_progress &&
+            (!supply->demand->is_spare || supply->demand->takes_unpassed))
             status = supply_alias(supply, has_progress);
         if (status != BERM_OK || *has_progress)
             return status;

@@ -10,7 +10,8 @@ typedef struct berm_demand {
     uint64_t large_max;     // large handles that the holes have room for
     uint32_t whole;         // granules of the one handle that is wanted instead; 0: none
     uint64_t request_bytes; // what the caller asked for, for the headroom rule
-    bool is_spare;          // only what nobody else needs now: no wait, nothing of a plan
+    bool is_spare;          // only what nobody else needs now: no wait, nothing of a plan,
+    bool takes_unpassed;    // and of pages whose work is not done, by alias, only where this is set
     uint64_t created_bytes; // out: what was created for it
 } berm_demand_t;
 

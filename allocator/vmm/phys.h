@@ -42,6 +42,7 @@ typedef struct berm_phys_handle {
     struct berm_aliased *aliased; // of the only pool that may use it yet; NULL: anyone may
     uint64_t ticket;              // up to which that pool's stream may use it elsewhere
     uint32_t granules;
+    uint32_t views;   // how often it stands in its segment: 1, but in arenas of aliased plans
     bool is_exported; // other processes may have it: it is never mapped for another block
     uint32_t pins;    // blocks over it that something outside has registered: it stays where it is
 } berm_phys_handle_t;

@@ -101,27 +101,28 @@ void berm__segment_destroy(berm_segment_t *segment) {
 }
 
 // Takes back what a failed map did: granules [first, end) of it are mapped.
-static berm_status_t map_undo(berm_segment_t *segment, uint64_t first, uint64_t end,
-                              berm_status_t status) {
+berm_status_t berm__segment_map_undo(berm_segment_t *segment, uint64_t first, uint64_t end,
+                                     berm_status_t status) {
     if (end > first && berm__segment_unmap(segment, first, end - first) != BERM_OK)
         return BERM_ERROR_CORRUPTION;
     return status;
 }
 
-static berm_status_t handle_map(berm_segment_t *segment, uint64_t granule,
-                                berm_phys_handle_t *handle) {
+berm_status_t berm__segment_map_one(berm_segment_t *segment, uint64_t granule,
+                                    berm_phys_handle_t *handle) {
     berm_phys_t *phys = segment->store->phys;
     unsigned lg = segment->gpu->lg_granule;
     berm_cu_result_t result =
         BERM_DRV_CALL(segment->gpu->drv, MAP, mem_map, segment->base + (granule << lg),
                       (uint64_t)handle->granules << lg, 0, handle->handle, 0);
     if (result != BERM_CU_SUCCESS) {
-        berm__store_give(handle);
+        if (handle->views == 0)
+            berm__store_give(handle);
         berm_status_t status = berm__drv_status(result);
         return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_CEILING : status;
     }
     handle->segment = segment;
-    segment->mapped_bytes += (uint64_t)handle->granules << lg;
+    segment->mapped_bytes += handle->views++ == 0 ? (uint64_t)handle->granules << lg : 0;
     for (uint64_t i = 0; i < handle->granules; i++) {
         segment->handle_of[granule + i] = handle;
         segment->ticket_of[granule + i] =
@@ -143,7 +144,7 @@ static berm_status_t access_set(berm_segment_t *segment, uint64_t first, uint64_
     berm_status_t status = berm__drv_status(result);
     if (status == BERM_ERROR_OUT_OF_DEVICE_MEMORY)
         status = BERM_ERROR_CEILING;
-    return map_undo(segment, first, first + count, status);
+    return berm__segment_map_undo(segment, first, first + count, status);
 }
 
 // What is mapped for good is like any other handle: its granules have the ticket.
@@ -155,7 +156,7 @@ static void aliased_settle(berm_segment_t *segment, uint64_t first, uint64_t cou
 berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
                                 uint64_t large, berm_aliased_t *aliased) {
     uint64_t at = first, end = first + count;
-    berm_status_t begun = berm__drv_status(berm__gpu_edit_begin(segment->gpu));
+    berm_status_t begun = berm__segment_edit_begin(segment);
     if (begun != BERM_OK)
         return begun;
     while (at < end) {
@@ -165,11 +166,19 @@ berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_
         if (handle == NULL)
             handle = berm__store_take(segment->store, granules);
         BERM_INSIST(handle != NULL, "idle handles fill the range to map");
-        berm_status_t status = handle_map(segment, at, handle);
+        berm_status_t status = berm__segment_map_one(segment, at, handle);
         if (status != BERM_OK)
-            return map_undo(segment, first, at, status);
+            return berm__segment_map_undo(segment, first, at, status);
         at += granules;
     }
+    return berm__segment_access(segment, first, count);
+}
+
+berm_status_t berm__segment_edit_begin(berm_segment_t *segment) {
+    return berm__drv_status(berm__gpu_edit_begin(segment->gpu));
+}
+
+berm_status_t berm__segment_access(berm_segment_t *segment, uint64_t first, uint64_t count) {
     berm_status_t status = access_set(segment, first, count);
     if (status == BERM_OK)
         aliased_settle(segment, first, count);
@@ -177,18 +186,20 @@ berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_
 }
 
 berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, uint32_t granules) {
-    berm_status_t begun = berm__drv_status(berm__gpu_edit_begin(segment->gpu));
+    berm_status_t begun = berm__segment_edit_begin(segment);
     if (begun != BERM_OK)
         return begun;
     berm_phys_handle_t *handle = berm__store_take(segment->store, granules);
     BERM_INSIST(handle != NULL, "a handle of the size is idle");
-    berm_status_t status = handle_map(segment, first, handle);
+    berm_status_t status = berm__segment_map_one(segment, first, handle);
     return status == BERM_OK ? access_set(segment, first, granules) : status;
 }
 
 void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle) {
-    segment->mapped_bytes -= (uint64_t)handle->granules << segment->gpu->lg_granule;
     segment->store->phys->mapping_count--;
+    if (--handle->views > 0)
+        return;
+    segment->mapped_bytes -= (uint64_t)handle->granules << segment->gpu->lg_granule;
     berm__store_give(handle);
 }
 

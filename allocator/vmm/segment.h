@@ -12,7 +12,8 @@
 //   I5  a granule has a handle exactly if a range that is not VOID overlaps it; VOID ranges are
 //       whole granules, and so are POISONED ones, which may have handles or not, and STALE ones,
 //       which have none
-//   I6  a handle of n granules stands in handle_of n times in a row, and names this segment
+//   I6  a handle of n granules stands in handle_of n times in a row, once, and names this segment;
+//       in a segment that has views one of a single granule may stand several times
 //   I7  every LIVE range that is no slab has its cell point to it, every cell of a slab to the
 //       slab; every other cell is 0
 //   I8  the ticket of a granule with a handle is one that the pool's stream has given out
@@ -45,6 +46,7 @@ typedef struct berm_segment {
     berm_list_t link; // of the pool's list; changed under both locks
     // Under the pool's lock.
     void *planned;    // the plan whose arena it is, for the layers above; changed under both
+    bool has_views;   // its handles may stand several times; under the device's lock as well
     bool was_planned; // it was one's before
     berm_ranges_t ranges;
     uint64_t *ticket_of;       // per granule: last ticket of the pool's stream; 0: never mapped
@@ -93,14 +95,26 @@ static inline uint64_t berm__segment_granule_of(const berm_segment_t *segment,
 berm_status_t berm__segment_map(berm_segment_t *segment, uint64_t first, uint64_t count,
                                 uint64_t large, berm_aliased_t *aliased);
 
+// The parts of that, for a segment that has views: to be called before the first map; maps one
+// granule with a handle that is taken, or stands in the segment already; makes [first, first +
+// count) accessible, or takes the maps back; takes them back, and returns `status`, or CORRUPTION.
+berm_status_t berm__segment_edit_begin(berm_segment_t *segment);
+berm_status_t berm__segment_map_one(berm_segment_t *segment, uint64_t granule,
+                                    berm_phys_handle_t *handle);
+berm_status_t berm__segment_access(berm_segment_t *segment, uint64_t first, uint64_t count);
+berm_status_t berm__segment_map_undo(berm_segment_t *segment, uint64_t first, uint64_t end,
+                                     berm_status_t status);
+
 // The same with one idle handle of exactly `granules`.
 berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, uint32_t granules);
 
 // Unmaps the granules [first, first + count), whole handles all of them, with one cuMemUnmap; the
-// handles become idle. On failure nothing is known of the range: the caller poisons it.
+// handles become idle, but for those that have other views. On failure nothing is known of the
+// range: the caller poisons it.
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count);
 
-// The records of an unmap, for a handle that no granule names any more: it becomes idle.
+// The records of an unmap, for a handle that one granule, or one run, names no more: without a
+// view it becomes idle.
 void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle);
 
 // The run of granules of whole handles that lies inside [start, start + size): false if none.
