@@ -92,6 +92,7 @@ berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint
                                    .segment = segment,
                                    .granules = (uint32_t)granules};
     berm__list_init(&handle->link);
+    handle->views = 1;
     for (uint64_t i = 0; i < granules; i++) {
         segment->handle_of[i] = handle;
         segment->ticket_of[i] = BERM_TICKET_NONE;
