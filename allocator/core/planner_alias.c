@@ -353,7 +353,7 @@ static void swap(uint32_t **a, uint32_t **b) {
 
 bool planner__alias_more(berm_planner_t *planner) {
     planner_alias_t *alias = &planner->alias;
-    if (!alias->has_failed) {
+    if (!alias->has_failed && alias->cell_count < alias->best_cells) {
         swap(&alias->cell_page, &alias->best_page);
         swap(&alias->next, &alias->best_next);
         swap(&alias->first_cell, &alias->best_cell);
