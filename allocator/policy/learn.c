@@ -35,7 +35,9 @@ static void watch_forget(berm_learn_t *learn) {
 static bool watch_begin(berm_learn_t *learn) {
     watch_forget(learn);
     learn->state = BERM_LEARN_WATCHING;
-    learn->note_count = learn->note_missed = learn->note_moved = learn->retry_note = 0;
+    learn->note_count = learn->note_moved = learn->moved_count = learn->retry_note = 0;
+    learn->window_misses = 0;
+    learn->wants_rest = false;
     learn->live_bytes = learn->outside_bytes = 0;
     learn->period = berm__period_create(BERM_LEARN_NOTES_MAX);
     learn->notes = berm__mem_reserve(NOTES_BYTES);
@@ -85,21 +87,42 @@ static bool pool_may_learn(const berm_pool_t *pool) {
            !berm__pool_is_plain(pool) && !berm__pool_is_owned(pool);
 }
 
+static void miss_count(berm_pool_t *pool) {
+    berm_learn_t *learn = pool->learn;
+    learn->window_misses++;
+    if (pool->device->moves != learn->moves) {
+        learn->note_moved = learn->note_count + 1;
+        learn->moved_count++;
+    }
+    learn->moves = pool->device->moves;
+}
+
+// Whether a pool that does not watch has missed often enough of late.
+static bool rest_is_over(berm_pool_t *pool) {
+    uint64_t now = atomic_load(&pool->device->request_count) + 1, from = pool->rest_from;
+    if (from > 0 && ++pool->rest_misses < BERM_LEARN_WINDOW_MISSES)
+        return false;
+    pool->rest_misses = 0;
+    pool->rest_from = now;
+    return from == 0 || now - from < BERM_LEARN_WINDOW_NOTES;
+}
+
 void berm__learn_miss(berm_pool_t *pool) {
+    if (!pool_may_learn(pool))
+        return;
     berm__mutex_lock(&pool->lock);
     berm_learn_t *learn = pool->learn;
-    if (learn != NULL && learn->is_over) {
-        learn = NULL;
-    } else if (learn != NULL) {
-        learn->note_missed = learn->note_count;
-        if (pool->device->moves != learn->moves)
-            learn->note_moved = learn->note_count + 1;
-        learn->moves = pool->device->moves;
-    } else if (pool_may_learn(pool)) {
-        learn = berm__mem_alloc(sizeof *learn);
-        pool->learn = learn;
-        if (learn != NULL && !watch_begin(learn))
-            learn_free(pool); // without memory it goes on as it was
+    bool is_over = learn != NULL && learn->is_over;
+    if (learn != NULL && learn->period != NULL) {
+        miss_count(pool);
+    } else if (!is_over && rest_is_over(pool)) {
+        if (learn == NULL)
+            pool->learn = learn = berm__mem_alloc(sizeof *learn);
+        if (learn != NULL && !watch_begin(learn)) { // without memory it goes on as it was
+            watch_forget(learn);
+            if (learn->planned.segment == NULL)
+                learn_free(pool);
+        }
         atomic_store(&pool->is_learning, pool->learn != NULL);
     }
     berm__mutex_unlock(&pool->lock);
@@ -263,9 +286,12 @@ static bool plan_is_current(const berm_learn_t *learn) {
 
 // --- what is seen ------------------------------------------------------------------------------
 
-static bool watch_is_quiet(const berm_learn_t *learn) {
-    uint32_t since = learn->note_count - learn->note_missed;
-    return since > BERM_LEARN_QUIET_NOTES && since > 2 * learn->note_missed;
+// A window is full: whether too little was missed in it to watch on.
+static bool watch_is_idle(berm_learn_t *learn) {
+    bool is_idle =
+        learn->window_misses < BERM_LEARN_WINDOW_MISSES && learn->state == BERM_LEARN_WATCHING;
+    learn->window_misses = 0;
+    return is_idle;
 }
 
 // An ending plan's arena has no block any more.
@@ -275,6 +301,10 @@ static bool ending_is_due(const berm_learn_t *learn) {
 
 // A plan for a period is replaced by one for a longer period only.
 static bool plan_is_wanted(const berm_learn_t *learn, uint32_t length) {
+    if (learn->note_count < learn->retry_note ||
+        (length > BERM_LEARN_LONG_NOTES &&
+         (uint64_t)learn->moved_count * BERM_LEARN_LONG_RATE < learn->note_count))
+        return false;
     return learn->planned.segment == NULL ||
            length > learn->active_length + learn->active_length / 2;
 }
@@ -283,7 +313,7 @@ void berm__learn_note(berm_pool_t *pool, berm_range_t *range, bool is_planned) {
     berm_learn_t *learn = pool->learn;
     if (ending_is_due(learn))
         atomic_store(&pool->learn_wants, true);
-    if (learn->is_over || learn->note_count == UINT32_MAX)
+    if (learn->period == NULL)
         return;
     uint64_t units = range->size_bytes / BERM_RANGE_UNIT_BYTES;
     learn->live_bytes += range->size_bytes;
@@ -292,16 +322,18 @@ void berm__learn_note(berm_pool_t *pool, berm_range_t *range, bool is_planned) {
     range->mappings = ++learn->note_count;
     berm_period_verdict_t verdict = berm__period_note(learn->period, units, learn->live_bytes);
     if (learn->state == BERM_LEARN_WATCHING) {
-        if (verdict != BERM_PERIOD_NONE && learn->note_count >= learn->retry_note &&
+        if (verdict != BERM_PERIOD_NONE &&
             plan_is_wanted(learn, berm__period_length(learn->period)))
             planning_begin(pool, berm__period_length(learn->period));
-        else if (watch_is_quiet(learn))
-            atomic_store(&pool->learn_wants, true);
     } else if (!plan_is_current(learn)) {
         planning_give_up(learn);
     }
     if (learn->state == BERM_LEARN_PLANNING)
         planning_step(pool);
+    if (learn->note_count % BERM_LEARN_WINDOW_NOTES == 0 && watch_is_idle(learn)) {
+        learn->wants_rest = true;
+        atomic_store(&pool->learn_wants, true);
+    }
 }
 
 enum {
@@ -332,10 +364,8 @@ void berm__learn_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
         berm__planned_give(segment->planned, range);
     if (ending_is_due(learn))
         atomic_store(&pool->learn_wants, true);
-    if (learn->is_over)
-        return;
     uint32_t number = range->mappings;
-    if (number > 0 && number <= learn->note_count &&
+    if (learn->period != NULL && number > 0 && number <= learn->note_count &&
         number + BERM_LEARN_NOTES_MAX > learn->note_count) {
         berm_note_t *note = note_at(learn, number - 1);
         if (note->end == 0 && note->size_units == range->size_bytes / BERM_RANGE_UNIT_BYTES) {
@@ -419,7 +449,6 @@ static void plan_install(berm_pool_t *pool) {
         learn->settled_bytes = learn->outside_bytes - berm__min_u64(learn->outside_bytes, leaving);
         learn->asked = learn->served = 0;
         learn->active_length = learn->plan_length;
-        learn->note_missed = learn->note_count;
         plan_forget(learn);
         atomic_store(&pool->learn_wants, true); // to be filled
         atomic_fetch_add(&pool->device->plans.made, 1);
@@ -435,6 +464,7 @@ typedef enum work {
     WORK_INSTALL,
     WORK_FILL,
     WORK_DROP,
+    WORK_REST,
     WORK_END,
 } work_t;
 
@@ -445,9 +475,11 @@ static work_t work_find(berm_pool_t *pool) {
         return WORK_NONE;
     berm__mutex_lock(&pool->lock);
     bool has_plan = learn->planned.segment != NULL;
-    if (learn->is_over ||
-        (!has_plan && learn->state == BERM_LEARN_WATCHING && watch_is_quiet(learn)))
+    bool wants_rest = learn->wants_rest && learn->state == BERM_LEARN_WATCHING;
+    if (learn->is_over || (!has_plan && (wants_rest || learn->period == NULL)))
         work = WORK_END;
+    else if (wants_rest)
+        work = WORK_REST;
     else if (learn->state == BERM_LEARN_READY)
         work = WORK_INSTALL;
     else if (has_plan && (learn->wants_drop || ending_is_due(learn)))
@@ -457,6 +489,14 @@ static work_t work_find(berm_pool_t *pool) {
         work = WORK_FILL;
     berm__mutex_unlock(&pool->lock);
     return work;
+}
+
+// The plan goes on, the watch ends.
+static void watch_rest(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    watch_forget(pool->learn);
+    pool->learn->wants_rest = false;
+    berm__mutex_unlock(&pool->lock);
 }
 
 static void plan_fill(berm_pool_t *pool) {
@@ -479,6 +519,8 @@ static void work_do(berm_pool_t *pool, work_t work) {
         plan_install(pool);
     if (work == WORK_DROP)
         (void)plan_drop(pool);
+    if (work == WORK_REST)
+        watch_rest(pool);
     if (work == WORK_END)
         berm__learn_end(pool);
     if (work == WORK_FILL)

@@ -8,7 +8,7 @@
 //                      slice at each request and free
 //           READY      enough has matched: the next tick makes the plan's arena
 //        -> WATCHING   with a plan: requests that follow it are served from it (planned.h)
-//   -> none            nothing was missed, and no plan made, for long: there is nothing to gain
+//   -> none, or a plan without a watch   little is missed: there is nothing to gain
 //
 // Enough is nine tenths of a period where pages had to move in it. Where none had to, a short
 // period has to come more often: it may be but the equal layers of a network, inside a longer one.
@@ -31,8 +31,14 @@
 
 enum {
     BERM_LEARN_NOTES_MAX = BERM_PERIOD_NOTES_DEFAULT,
-    // A watch ends when so many requests, and as many as before, went by without a miss.
-    BERM_LEARN_QUIET_NOTES = 1 << 15,
+    // A note costs some 100 ns, a miss that moves pages some 50 us: a watch ends when fewer than so
+    // many of so many requests missed, and begins when at least as many of as many did, or with the
+    // pool's first miss.
+    BERM_LEARN_WINDOW_NOTES = 1 << 15,
+    BERM_LEARN_WINDOW_MISSES = 64,
+    // Longer periods than this are planned only where one miss in so many requests moved pages.
+    BERM_LEARN_LONG_NOTES = 1 << 14,
+    BERM_LEARN_LONG_RATE = 1024,
     // Requests that have to match before a period in which nothing moved is planned, or so many
     // periods, whichever is less.
     BERM_LEARN_EVIDENCE_NOTES = 1 << 11,
@@ -53,13 +59,14 @@ typedef struct berm_note {
 
 typedef struct berm_learn {
     berm_learn_state_t state;
-    bool wants_drop;
+    bool wants_drop, wants_rest;
     bool is_over; // only what is live in an ending plan's arena is waited for
     // What is seen.
-    berm_period_t *period;
-    berm_note_t *notes;               // note n at n % BERM_LEARN_NOTES_MAX
-    uint32_t note_count, note_missed; // how many; at the last miss, or plan
-    uint32_t note_moved;              // at the last miss that moved pages
+    berm_period_t *period; // NULL: it does not watch
+    berm_note_t *notes;    // note n at n % BERM_LEARN_NOTES_MAX
+    uint32_t note_count;
+    uint32_t window_misses;           // of the last BERM_LEARN_WINDOW_NOTES
+    uint32_t note_moved, moved_count; // at the last miss that moved pages; how many did
     uint32_t retry_note;              // no planning before
     uint64_t live_bytes;              // of noted blocks
     uint64_t outside_bytes;           // of them, outside a plan's arena

@@ -141,8 +141,9 @@ typedef struct berm_pool {
     struct berm_exchange *exchange; // between them; NULL: none yet
     berm_list_t deferred;           // what is removed is removed under both locks
     berm_pins_t pins;
-    struct berm_learn *learn; // NULL: it does not learn; changed under both locks (learn.h)
-    bool is_planned;          // one of its segments is a plan's arena; changed under both locks
+    struct berm_learn *learn;        // NULL: it does not learn; changed under both locks (learn.h)
+    uint64_t rest_misses, rest_from; // while it does not: misses, since the request of that number
+    bool is_planned; // one of its segments is a plan's arena; changed under both locks
     // Written under the lock, looked at without.
     atomic_uint_fast64_t deferred_bytes;
     atomic_uint_fast64_t deferred_polls; // allocations since the deferred list was last looked at
