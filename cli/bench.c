@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // berm bench: allocators against each other. The benchmarks are stress/bench; output is
-// bench_output.c, instruction counts by valgrind bench_valgrind.c.
+// bench_output.c, instruction counts by valgrind bench_valgrind.c. `berm bench fragmentation` is
+// fragmentation.c.
 #include "cli/bench.h"
+#include "cli/fragmentation.h"
 #include "cli/run_options.h"
 
 #include <getopt.h>
@@ -205,6 +207,8 @@ static int bench_start(cli_bench_t *bench) {
 }
 
 static int bench_command(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "fragmentation") == 0)
+        return cli_fragmentation_run(argc, argv);
     cli_environment_forget();
     cli_bench_t *bench = calloc(1, sizeof *bench);
     if (bench == NULL)
@@ -228,11 +232,17 @@ static int bench_command(int argc, char **argv) {
     return status;
 }
 
+static void bench_help_more(void) {
+    cli_fragmentation_help();
+    cli_run_help_allocators();
+}
+
 const cli_command_t cli_bench = {
     .name = "bench",
     .summary = "measure how fast allocators are, side by side",
     .help =
-        "usage: berm bench [OPTION...]\n\n"
+        "usage: berm bench [OPTION...]\n"
+        "       berm bench fragmentation [OPTION...] [TRACE...]  what memory costs; below\n\n"
         "Measures allocators in the same run, in turns, and prints CSV: the command, the machine,\n"
         "then a row for each benchmark and allocator. Figures are medians over rounds. On the\n"
         "simulated device driver calls cost only what simulating them does. An allocator that\n"
@@ -270,6 +280,6 @@ const cli_command_t cli_bench = {
         "  --seed N             of sizes and order; 1\n"
         "  --json               one JSON object instead of CSV\n\n"
         "Exit status 2: bad usage, or nothing could be measured.\n",
-    .help_more = cli_run_help_allocators,
+    .help_more = bench_help_more,
     .run = bench_command,
 };
