@@ -58,24 +58,25 @@ static void print_ratio(bool is_known, double value, int digits, const char *end
         (void)printf("none%s", end);
 }
 
+// One line a mode and latency; docs/curves.md explains it.
 static void print_summary(const cli_fragmentation_t *f, const curves_summary_t *s) {
-    const char *conf = f->options.variants[s->variant].conf;
-    const char *latency = f->options.latencies[s->latency];
-    if (s->share_count > 0)
-        (void)printf("# moved share over naive's, caps to %g %%: berm %s, %s: geometric mean %.3f, "
-                     "largest %.3f (%s at %g %%), of %" PRIu32 "\n",
-                     CURVES_HEADROOM_SHARES, conf, latency, s->share_mean, s->share_max,
-                     f->names[s->share_max_trace], s->share_max_headroom, s->share_count);
-    if (s->share_above + s->share_none > 0)
-        (void)printf("# not among them: berm %s, %s: %" PRIu32 " where only berm's share is above "
-                     "%g, %" PRIu32 " where one did not finish\n",
-                     conf, latency, s->share_above, CURVES_SHARE_LEAST, s->share_none);
+    (void)printf("# berm %s, %s:", f->options.variants[s->variant].conf,
+                 f->options.latencies[s->latency]);
+    if (s->share_count > 0 && s->share_max > 0)
+        (void)printf(" moved share over naive's: geometric mean %.3f, largest %.3f (%s at %g %%), "
+                     "of %" PRIu32 ";",
+                     s->share_mean, s->share_max, f->names[s->share_max_trace],
+                     s->share_max_headroom, s->share_count);
+    (void)printf(" %" PRIu32 " not finished, %" PRIu32 " only berm's above %g;", s->share_none,
+                 s->share_above, CURVES_SHARE_LEAST);
     if (s->time_count > 0)
-        (void)printf("# driver time and waits over expandable's, where that releases: berm %s, %s: "
-                     "geometric mean %.3f, largest %.3f (%s), of %" PRIu32 ", %" PRIu32
-                     " above a third\n",
-                     conf, latency, s->time_mean, s->time_max, f->names[s->time_max_trace],
-                     s->time_count, s->time_above);
+        (void)printf(" time over expandable's: geometric mean %.3f, largest %.3f (%s), of %" PRIu32
+                     ", %" PRIu32 " above a third",
+                     s->time_mean, s->time_max, f->names[s->time_max_trace], s->time_count,
+                     s->time_above);
+    else
+        (void)fputs(" expandable never releases", stdout);
+    (void)putchar('\n');
 }
 
 static void print_point(const cli_fragmentation_t *f, const curves_point_t *p) {
@@ -98,9 +99,9 @@ static void print_point(const cli_fragmentation_t *f, const curves_point_t *p) {
     print_ratio(p->is_done, curves_moved_share(p), 6, ",");
     print_count(p->is_done, p->host_waits);
     print_count(p->is_done, p->host_wait_ns / 1000);
-    print_count(p->is_done, p->driver_calls);
-    print_count(p->is_done, p->memory_calls);
-    print_count(p->is_done, p->unmap_calls);
+    print_count(p->is_done, stress_calls_all(&p->calls));
+    print_count(p->is_done, stress_calls_memory(&p->calls));
+    print_count(p->is_done, p->calls.of[BERM_DRV_UNMAP]);
     print_count(p->is_done, p->driver_ns / 1000);
     print_text(against(f, p));
     print_ratio(p->ratio >= 0, p->ratio, 4, ",");
@@ -164,10 +165,14 @@ static void emit_point(berm_emit_t *emit, const cli_fragmentation_t *f, const cu
     emit_ratio(emit, "moved_share", p->is_done, curves_moved_share(p));
     emit_count(emit, "host_waits", p->is_done, p->host_waits);
     emit_count(emit, "wait_us", p->is_done, p->host_wait_ns / 1000);
-    emit_count(emit, "driver_calls", p->is_done, p->driver_calls);
-    emit_count(emit, "memory_calls", p->is_done, p->memory_calls);
-    emit_count(emit, "unmap_calls", p->is_done, p->unmap_calls);
     emit_count(emit, "driver_us", p->is_done, p->driver_ns / 1000);
+    if (p->is_done) {
+        berm__emit_object_begin(emit, "driver_calls");
+        stress_calls_emit(emit, &p->calls);
+        berm__emit_object_end(emit);
+    } else {
+        berm__emit_null(emit, "driver_calls");
+    }
     berm__emit_string(emit, "against", against(f, p));
     emit_ratio(emit, "ratio", p->ratio >= 0, p->ratio);
     emit_break_even(emit, p);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `berm plot`: a picture of a series, a snapshot or a trace. Reading and drawing are stress/plot.
+// `berm plot`: a picture of a series, a snapshot, a trace or curves. Reading and drawing are
+// stress/plot.
 #include <getopt.h>
 
 #include "cli/cli.h"
@@ -66,14 +67,16 @@ static int plot_run(int argc, char **argv) {
 
 const cli_command_t cli_plot = {
     .name = "plot",
-    .summary = "draw memory over time, or a segment map",
+    .summary = "draw memory over time, a segment map, or curves",
     .help = "usage: berm plot FILE -o OUT.svg|OUT.html [OPTION...]\n\n"
             "Draws FILE, whose kind is found by content, as one file that needs no other:\n"
             "  a series of `berm replay --series`   live, allocated and reserved over events\n"
             "                                       below, bytes moved and time in driver calls\n"
             "  a trace (see berm replay --help)     live bytes over events; nothing is replayed\n"
             "  a snapshot of berm_snapshot_write    a map of each segment: blocks, free and\n"
-            "                                       unmapped memory, where handles meet\n\n"
+            "                                       unmapped memory, where handles meet\n"
+            "  CSV of `berm bench fragmentation`    reserved against moved, moved and driver time\n"
+            "                                       against the cap, a row for each trace\n\n"
             "  -o, --output FILE  where to write: SVG or HTML by its end\n"
             "  --scale N          bytes per unit of size in lifetimes CSV; 1\n"
             "  --source-device N  which device's events of a PyTorch snapshot; the one with most\n",

@@ -94,7 +94,7 @@ static void add_share(curves_summary_t *s, sums_t *sums, const curves_point_t *p
 
 static void add_time(curves_summary_t *s, sums_t *sums, const curves_point_t *point,
                      const curves_point_t *expandable) {
-    if (point->ratio < 0 || expandable->unmap_calls == 0)
+    if (point->ratio < 0 || expandable->calls.of[BERM_DRV_UNMAP] == 0)
         return;
     s->time_count++;
     s->time_above += point->ratio > 1.0 / 3;

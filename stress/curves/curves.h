@@ -50,7 +50,8 @@ typedef struct curves_point {
     // Its answer. Only with is_done do the figures mean something.
     bool is_done; // it finished
     uint64_t peak_reserved_bytes, moved_bytes, allocated_bytes;
-    uint64_t host_waits, host_wait_ns, driver_calls, memory_calls, unmap_calls, driver_ns;
+    uint64_t host_waits, host_wait_ns, driver_ns;
+    stress_calls_t calls;
     uint64_t findings;               // hazards, leaks, failed checks
     char note[CURVES_NOTE_CAPACITY]; // what went wrong besides the lack of memory, or ""
     // Set by curves_compare, < 0 where there is none. CAPPED, of berm: its moved share over
@@ -65,6 +66,10 @@ typedef struct curves_point {
 size_t curves_point_count(const curves_options_t *options);
 void curves_points_fill(const curves_options_t *options, const trace_t *trace, uint32_t number,
                         curves_point_t *points);
+
+// Makes every allocator on a device of every latency once, so that bad options are found before
+// hours are spent. 0, or -1 with a line in `error`; with "" where the library has said it itself.
+int curves_options_check(const curves_options_t *options, char *error, size_t error_capacity);
 
 // The points of a trace are found in parts: one for each latency, and one for all COMMON ones.
 size_t curves_part_count(const curves_options_t *options);

@@ -130,9 +130,7 @@ int curves_point_run(const curves_options_t *options, const trace_t *trace, curv
     point->allocated_bytes = r.allocated_bytes_total;
     point->host_waits = r.host_waits;
     point->host_wait_ns = r.host_wait_ns;
-    point->driver_calls = stress_calls_all(&r.driver_calls);
-    point->memory_calls = stress_calls_memory(&r.driver_calls);
-    point->unmap_calls = r.driver_calls.of[BERM_DRV_UNMAP];
+    point->calls = r.driver_calls;
     point->driver_ns = r.driver_ns;
     point->findings = r.hazards + r.leaked_blocks + r.check_failures;
     const char *note = r.failure[0] != '\0'        ? r.failure
@@ -153,6 +151,26 @@ int curves_device_open(const curves_options_t *options, size_t latency, char *er
                        size_t error_capacity) {
     const stress_device_options_t device = {.name = "sim", .latency = options->latencies[latency]};
     return stress_device_open(&device, error, error_capacity);
+}
+
+int curves_options_check(const curves_options_t *options, char *error, size_t error_capacity) {
+    int status = 0;
+    for (size_t i = 0; i < options->latency_count && status == 0; i++) {
+        status = curves_device_open(options, i, error, error_capacity);
+        for (size_t j = 0; j < options->variant_count && status == 0; j++) {
+            const curves_variant_t *variant = &options->variants[j];
+            const stress_allocator_options_t make = {
+                .conf = variant->conf, .headroom_pct = -1, .limit_bytes = UINT64_MAX};
+            stress_allocator_t *allocator = variant->ops->create(&make, error, error_capacity);
+            uint64_t live_blocks = 0;
+            if (allocator != NULL)
+                variant->ops->destroy(allocator, &live_blocks);
+            status = allocator != NULL ? 0 : -1;
+        }
+        if (status == 0)
+            stress_device_close();
+    }
+    return status;
 }
 
 static int latency_run(const curves_options_t *options, const trace_t *trace, size_t latency,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forks a process for each part of each trace, some at a time, and waits for them. Their answers
+// Forks a process that checks the options, then one for each part of each trace, some at a time,
+// and waits for them. Their answers
 // are written into shared memory; each part writes only its own points, so there is no lock.
 //
 // The result does not depend on how many run at a time. When a part fails, no more are started, and
@@ -26,7 +27,12 @@ typedef struct run {
     curves_point_t *points;
     char (*errors)[ERROR_CAPACITY]; // of the parts, in shared memory; "" for none
     size_t parts;                   // of a trace
+    bool is_check;                  // instead of the parts, look at the options
 } run_t;
+
+enum {
+    STATUS_FAILED = 2 // of a child: it says why
+};
 
 static void *shared_create(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -49,13 +55,13 @@ static void part_run(const run_t *run, size_t number, pid_t parent) {
         _exit(1);
     size_t trace = number / run->parts;
     char *error = run->errors[number];
-    int status = curves_part_run(run->options, run->traces[trace], number % run->parts,
-                                 run->points + trace * curves_point_count(run->options), error,
-                                 ERROR_CAPACITY);
-    if (status != 0 && error[0] == '\0')
-        (void)snprintf(error, ERROR_CAPACITY, "%s: could not run", run->traces[trace]->path);
+    int status = run->is_check
+                     ? curves_options_check(run->options, error, ERROR_CAPACITY)
+                     : curves_part_run(run->options, run->traces[trace], number % run->parts,
+                                       run->points + trace * curves_point_count(run->options),
+                                       error, ERROR_CAPACITY);
     // What the allocators left is not taken down: the end of the process does it.
-    _exit(0);
+    _exit(status == 0 ? 0 : STATUS_FAILED);
 }
 
 // Whether a child that ended did its part; waits for one. False with a line when it did not.
@@ -77,11 +83,11 @@ static bool part_end(const run_t *run, const pid_t *pids, size_t count, char *er
     if (WIFSIGNALED(status))
         (void)snprintf(error, error_capacity, "%s: the process of a part ended by signal %d (%s)",
                        path, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) == STATUS_FAILED)
+        (void)snprintf(error, error_capacity, "%s", run->errors[number]);
     else if (WEXITSTATUS(status) != 0)
         (void)snprintf(error, error_capacity, "%s: the process of a part ended with status %d",
                        path, WEXITSTATUS(status));
-    else if (run->errors[number][0] != '\0')
-        (void)snprintf(error, error_capacity, "%s", run->errors[number]);
     else
         return true;
     return false;
@@ -133,7 +139,11 @@ int curves_run(const curves_options_t *options, trace_t *const *traces, size_t t
     }
     run.errors = (char(*)[ERROR_CAPACITY])(void *)memory;
     pid_t *pids = (pid_t *)(void *)(memory + total * ERROR_CAPACITY);
-    int status = parts_run(&run, total, pids, jobs, progress, error, error_capacity);
+    run.is_check = true;
+    int status = parts_run(&run, 1, pids, 1, NULL, error, error_capacity);
+    run.is_check = false;
+    if (status == 0)
+        status = parts_run(&run, total, pids, jobs, progress, error, error_capacity);
     (void)munmap(memory, bytes);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stress/plot/curves.h"
 #include "stress/plot/segments.h"
 #include "stress/plot/series.h"
 
@@ -26,6 +27,7 @@ bool plot_path_is_known(const char *output_path) {
 typedef struct picture {
     plot_series_t series;
     plot_segments_t segments;
+    plot_curves_t curves;
     trace_t *trace; // the series' path is its
 } picture_t;
 
@@ -33,6 +35,8 @@ static int picture_read(picture_t *picture, const trace_input_t *input,
                         const trace_read_options_t *read, char *error, size_t error_capacity) {
     if (plot_segments_match(input))
         return plot_segments_read(&picture->segments, input, error, error_capacity);
+    if (plot_curves_match(input))
+        return plot_curves_read(&picture->curves, input, error, error_capacity);
     if (plot_series_matches(input))
         return plot_series_read(&picture->series, input, error, error_capacity);
     picture->trace =
@@ -51,6 +55,8 @@ static int picture_write(picture_t *picture, const char *path, char *error, size
     bool is_html = ends_in(path, ".html");
     if (picture->segments.count != 0)
         plot_map_draw(&picture->segments, file, is_html);
+    else if (picture->curves.count != 0)
+        plot_curves_draw(&picture->curves, file, is_html);
     else
         plot_chart_draw(&picture->series, file, is_html);
     bool has_failed = fflush(file) != 0 || ferror(file) != 0;
@@ -77,6 +83,7 @@ int plot_file(const char *path, const trace_read_options_t *read, const char *ou
         status = picture_write(&picture, output_path, error, error_capacity);
     plot_series_free(&picture.series);
     plot_segments_free(&picture.segments);
+    plot_curves_free(&picture.curves);
     trace_destroy(picture.trace);
     trace_input_unload(&input);
     return status;
