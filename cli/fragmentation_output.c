@@ -62,7 +62,7 @@ static void print_ratio(bool is_known, double value, int digits, const char *end
 static void print_summary(const cli_fragmentation_t *f, const curves_summary_t *s) {
     (void)printf("# berm %s, %s:", f->options.variants[s->variant].conf,
                  f->options.latencies[s->latency]);
-    if (s->share_count > 0 && s->share_max > 0)
+    if (s->share_max >= 0)
         (void)printf(" moved share over naive's: geometric mean %.3f, largest %.3f (%s at %g %%), "
                      "of %" PRIu32 ";",
                      s->share_mean, s->share_max, f->names[s->share_max_trace],

@@ -119,8 +119,11 @@ static void summarize(const curves_options_t *options, const curves_point_t *poi
             add_share(s, &sums, point,
                       naive_find(options, points + i / per_trace * per_trace, per_trace, point));
     }
-    if (s->share_count > 0)
+    // A mode that never moves a page is not good at moving few.
+    if (s->share_max > 0)
         s->share_mean = exp(sums.shares / s->share_count);
+    else
+        s->share_max = -1;
     if (s->time_count > 0)
         s->time_mean = exp(sums.times / s->time_count);
 }

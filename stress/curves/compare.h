@@ -20,8 +20,8 @@ typedef struct curves_summary {
     uint32_t share_count;      // ratios that count
     uint32_t share_above;      // naive's share is below CURVES_SHARE_LEAST, berm's is not
     uint32_t share_none;       // berm or naive did not finish
-    double share_mean;         // geometric; < 0 for none
-    double share_max;          // < 0 for none
+    double share_mean;         // geometric; < 0 for none, and where berm never moves a page
+    double share_max;          // the same
     uint32_t share_max_trace;  // where
     double share_max_headroom; // at which cap
     // Driver time and waits over expandable's, where that releases memory.
