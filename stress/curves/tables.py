@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the tables of docs/results.md from `berm bench fragmentation --json`, as Markdown:
 
-    berm bench fragmentation --json TRACE... | python3 stress/curves/tables.py
+    berm bench fragmentation --json TRACE... | python3 stress/curves/tables.py [TABLE...]
+
+Tables: summary, shares, common, reserved, times; all by default.
 """
 import json
 import sys
@@ -24,6 +26,7 @@ def table(head, rows):
 class Points:
     def __init__(self, result):
         self.points = result["points"]
+        self.summary = result["summary"]
         self.traces = [trace["name"] for trace in result["traces"]]
         self.latencies = list(dict.fromkeys(p["latency"] for p in self.points))
         self.latency = LATENCY if LATENCY in self.latencies else self.latencies[0]
@@ -137,9 +140,10 @@ def times(points):
     table(["trace", "allocator"] + [f"e = {cap:g} %" for cap in points.caps], rows)
 
 
-def summary(result):
+def summary(points):
+    """What it comes to, by mode and latency."""
     rows = []
-    for s in result["summary"]:
+    for s in points.summary:
         share, time = s["moved_share_over_naive"], s["time_over_expandable"]
         where = ("" if share["largest"] is None else
                  f" ({share['largest_trace']}, {share['largest_headroom_pct']:g} %)")
@@ -156,15 +160,20 @@ def summary(result):
            "above 1/3"], rows)
 
 
+TABLES = {"summary": summary, "shares": shares, "common": common, "reserved": reserved,
+          "times": times}
+
+
 def main():
+    wanted = sys.argv[1:] or list(TABLES)
+    unknown = [name for name in wanted if name not in TABLES]
+    if unknown:
+        sys.exit(f"tables.py: no table '{unknown[0]}'; there are {', '.join(TABLES)}")
     result = json.load(sys.stdin)
     points = Points(result)
     print(f"```\n{result['command']}\n```\n")
-    summary(result)
-    shares(points)
-    common(points)
-    reserved(points)
-    times(points)
+    for name in wanted:
+        TABLES[name](points)
 
 
 main()

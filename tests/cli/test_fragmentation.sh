@@ -79,6 +79,13 @@ for p, r in zip(points, rows):
         assert ("none" if p[key] is None else str(p[key])) == r[key], key
 PY
 
+# The tables of docs/results.md.
+python3 "$BERM_SOURCE/stress/curves/tables.py" <"$work/out" >"$work/tables" || fail 'tables.py failed'
+grep -q '^| multi_stream | `remap:alias` | 1[.][0-9]* | [0-9]* | .* = [0-9.]*; ' "$work/tables" ||
+    fail "no row of the common device: $(cat "$work/tables")"
+grep -q '^| `remap:off` | slow | none | none | ' "$work/tables" || fail 'a mean of a mode that moves nothing'
+[ "$(grep -c '^| trace |' "$work/tables")" -eq 4 ] || fail 'not four tables of traces'
+
 # --- what berm replay and berm fit say ---
 cp "$work/out" "$work/all.json"
 replay() { # KIND CONF HEADROOM OPTION...: the point and a replay agree
