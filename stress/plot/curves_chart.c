@@ -16,13 +16,14 @@ enum {
     COLOURS = 10, // classes c0 to c9 of svg.c
     KEYS_TOP = 56,
     KEY_HEIGHT = 18,
-    ROW_HEIGHT = 284,
+    ROW_HEIGHT = 300,
     PANEL_TOP = 46, // in its row
     PANEL_HEIGHT = 160,
     PANELS = 3,
     MARGIN = 14, // inside a panel, left and right of its points
 };
 
+#define CHARACTER_WIDTH 6.6 // about, as svg.c has it
 #define RATIO_SHOWN_MAX 1.6 // of reserved over live; points above stand at the edge
 
 static const int lefts[PANELS] = {62, 376, 690}, rights[PANELS] = {312, 612, 940};
@@ -278,21 +279,30 @@ static void draw_time(const row_t *row) {
     draw_panel(row, &p, PLOT_CURVE_CAPPED, cap_value, time_value);
 }
 
-// "smallest common device, time / expandable's: berm remap:passed 0.31, ..."
+// "time / expandable's on the smallest common device:", then "berm remap:passed 0.31" and so on, on
+// as many lines as they need.
 static void draw_common(const row_t *row) {
-    char text[512] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < row->curves->count && used < sizeof text; i++) {
+    static const char label[] = "time / expandable's on the smallest common device:";
+    double x = 24, y = row->top + PANEL_TOP + PANEL_HEIGHT + 58;
+    for (size_t i = 0; i < row->curves->count; i++) {
         const plot_curve_point_t *point = &row->curves->points[i];
+        char text[512];
         if (!is_in_row(row, point) || point->kind != PLOT_CURVE_COMMON || point->ratio < 0)
             continue;
-        used +=
-            (size_t)snprintf(text + used, sizeof text - used, "%s%s %.2f", used == 0 ? "" : ", ",
-                             row->curves->allocators.names[point->allocator], point->ratio);
+        if (x <= 24) {
+            plot_svg_text(row->svg, "quiet", x, y, "%s", label);
+            x += CHARACTER_WIDTH * (double)strlen(label);
+        }
+        (void)snprintf(text, sizeof text, "%s %.2f",
+                       row->curves->allocators.names[point->allocator], point->ratio);
+        double width = CHARACTER_WIDTH * (double)strlen(text);
+        if (x + width > PLOT_WIDTH - 24) {
+            x = 40;
+            y += 17;
+        }
+        plot_svg_text(row->svg, "quiet", x, y, "%s", text);
+        x += width + 12;
     }
-    if (used > 0)
-        plot_svg_text(row->svg, "quiet", 24, row->top + PANEL_TOP + PANEL_HEIGHT + 58,
-                      "smallest common device, time / expandable's: %s", text);
 }
 
 static bool row_has_points(const row_t *row, uint64_t *peak_live_bytes) {
@@ -322,7 +332,7 @@ static double keys_bottom(const plot_curves_t *curves, plot_svg_t *svg) {
     double x = 24, y = KEYS_TOP;
     for (size_t i = 0; i < curves->allocators.count; i++) {
         const char *name = curves->allocators.names[i];
-        double width = 34 + 6.6 * (double)strlen(name);
+        double width = 34 + CHARACTER_WIDTH * (double)strlen(name);
         if (x > 24 && x + width > PLOT_WIDTH) {
             x = 24;
             y += KEY_HEIGHT;

@@ -172,7 +172,7 @@ r = next(r for r in drawn if r["allocator"] == "naive" and r["kind"] == "capped"
 assert any(t.startswith(f"naive, cap {r['headroom_pct']} %\nreserved / live {float(r['reserved_over_live']):.4f}") for t in titles)
 texts = "\n".join(e.firstChild.data for e in document.getElementsByTagName("text") if e.firstChild)
 for word in ("multi_stream, slow; peak live", "reserved / live, no cap", "driver time and waits", "25 %",
-             "berm remap:alias", "smallest common device, time / expandable's: berm remap:passed "):
+             "berm remap:alias", "time / expandable's on the smallest common device:\nberm remap:passed "):
     assert word in texts, word
 PY
 head='trace,allocator,conf,latency,kind,headroom_pct,completed,peak_live_bytes,reserved_over_live,moved_share,wait_us,driver_us,ratio'
