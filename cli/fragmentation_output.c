@@ -37,6 +37,14 @@ static const char *against(const cli_fragmentation_t *f, const curves_point_t *p
     return point->kind == CURVES_CAPPED && is_of_berm(f, point) ? "naive" : "";
 }
 
+// What a break-even is that is no number, or NULL.
+static const char *word_of_break_even(const curves_point_t *p) {
+    return p->break_even < 0           ? "none"
+           : p->break_even == 0        ? "always"
+           : isinf(p->break_even) != 0 ? "never"
+                                       : NULL;
+}
+
 // --- CSV -----------------------------------------------------------------------------------------
 
 static void print_text(const char *text) {
@@ -105,7 +113,11 @@ static void print_point(const cli_fragmentation_t *f, const curves_point_t *p) {
     print_count(p->is_done, p->driver_ns / 1000);
     print_text(against(f, p));
     print_ratio(p->ratio >= 0, p->ratio, 4, ",");
-    print_ratio(p->break_even >= 0, p->break_even, 4, "\n");
+    const char *word = word_of_break_even(p);
+    if (word != NULL)
+        (void)printf("%s\n", word);
+    else
+        (void)printf("%.6g\n", p->break_even);
 }
 
 void cli_fragmentation_print_csv(const cli_fragmentation_t *f) {
@@ -140,10 +152,13 @@ static void emit_ratio(berm_emit_t *emit, const char *key, bool is_known, double
 }
 
 static void emit_break_even(berm_emit_t *emit, const curves_point_t *p) {
-    if (p->break_even >= 0 && isinf(p->break_even))
-        berm__emit_string(emit, "break_even", "inf");
+    const char *word = word_of_break_even(p);
+    if (p->break_even < 0)
+        berm__emit_null(emit, "break_even");
+    else if (word != NULL)
+        berm__emit_string(emit, "break_even", word);
     else
-        emit_ratio(emit, "break_even", p->break_even >= 0, p->break_even);
+        berm__emit_double(emit, "break_even", p->break_even, 9);
 }
 
 static void emit_point(berm_emit_t *emit, const cli_fragmentation_t *f, const curves_point_t *p) {

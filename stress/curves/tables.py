@@ -96,7 +96,7 @@ def common(points):
                     row.append("none")
                     continue
                 even = berm["break_even"]
-                even = {"inf": "never", 0: "always", None: "none"}.get(even) or f"{even:.2f}"
+                even = even if isinstance(even, str) else "none" if even is None else f"{even:.2g}"
                 row.append(f"{time_us(berm) / 1e3:,.0f} / {time_us(other) / 1e3:,.0f} = "
                            f"{berm['ratio']:.2f}; {even}")
             rows.append(row)

@@ -47,6 +47,12 @@ for berm, other in zip(common[::2], common[1::2]):
     assert berm["capacity_bytes"] == other["capacity_bytes"] and berm["against"] == "expandable"
     time = [int(r["driver_us"]) + int(r["wait_us"]) for r in (berm, other)]
     assert abs(float(berm["ratio"]) - time[0] / time[1]) < 0.001 * float(berm["ratio"]) + 0.0001
+    driver, wait = (int(berm[k]) - int(other[k]) for k in ("driver_us", "wait_us"))
+    even = "always" if driver <= 0 and wait <= 0 else "never" if driver >= 0 and wait >= 0 else None
+    if abs(wait) > 1 and abs(driver) > 1: # a microsecond may be rounding
+        assert berm["break_even"] == even or (even is None and float(berm["break_even"]) > 0), berm
+    assert berm["break_even"] != "none"
+    assert other["break_even"] == "none"
 # berm's share against naive's at the same cap.
 for r in rows:
     if r["kind"] != "capped" or r["against"] != "naive" or r["ratio"] == "none":
