@@ -220,7 +220,9 @@ static berm_status_t supply_foreign(supply_t *supply, bool *has_progress) {
 static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     berm_device_t *device = supply->pool->device;
     *has_progress = true;
-    if (supply_create(supply, headroom_bytes(supply)) || supply_split(supply))
+    if (!supply->demand->is_spare && supply_create(supply, headroom_bytes(supply)))
+        return BERM_OK;
+    if (supply_split(supply))
         return BERM_OK;
     if (!supply->has_sealed)
         streams_seal(supply);
@@ -234,7 +236,9 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
             return status;
     }
     if (supply->demand->is_spare) {
-        *has_progress = false;
+        // Last, so that what is free serves first.
+        *has_progress =
+            supply->demand->request_bytes > 0 && supply_create(supply, headroom_bytes(supply));
         return BERM_OK;
     }
     berm_status_t status = deferred_process_all(device, has_progress);
