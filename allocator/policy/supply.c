@@ -46,11 +46,12 @@ static uint64_t headroom_bytes(const supply_t *supply) {
 }
 
 // Large handles cost 5 to 16 times fewer driver calls, but move only whole: a live block on one of
-// their granules holds all of them. So they serve requests of several handles only, and only while
-// less than half of what the device or the limit allows is taken: near the cap every granule
-// counts.
+// their granules holds all of them. So they serve requests of several handles only, and once half
+// of what the device or the limit allows is taken, requests of many: near the cap every granule
+// counts, and of a block of many handles only the two at its ends are in another's way.
 enum {
-    LARGE_REQUEST_HANDLES = 2
+    LARGE_REQUEST_HANDLES = 2,
+    LARGE_REQUEST_HANDLES_NEAR_CAP = 16,
 };
 
 static bool supply_wants_large(const supply_t *supply, uint64_t room_bytes) {
@@ -58,11 +59,13 @@ static bool supply_wants_large(const supply_t *supply, uint64_t room_bytes) {
     const berm_phys_t *phys = &device->phys;
     uint64_t large_bytes = (uint64_t)phys->large_granules << device->gpu.lg_granule;
     uint64_t cap_bytes = berm__min_u64(device->limit_bytes, device->gpu.memory_bytes);
+    uint64_t least = phys->reserved_bytes + large_bytes <= cap_bytes / 2
+                         ? LARGE_REQUEST_HANDLES
+                         : LARGE_REQUEST_HANDLES_NEAR_CAP;
     return phys->large_granules > 1 && !supply->is_large_refused &&
            supply->pool->group->store->idle_large_count < supply->demand->large_max &&
            supply_short(supply) >= phys->large_granules && room_bytes >= large_bytes &&
-           supply->demand->request_bytes >= LARGE_REQUEST_HANDLES * large_bytes &&
-           phys->reserved_bytes + large_bytes <= cap_bytes / 2;
+           supply->demand->request_bytes >= least * large_bytes;
 }
 
 // Creates one handle of at most `room_bytes`: a large one where it fits in a hole. True if made.
