@@ -232,7 +232,10 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint
 //           BERM_STREAM_NONE: it waits for all work queued on the device so far.
 //   device  the block's device, or BERM_DEVICE_ANY.
 // Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_OTHER_DEVICE, ADDRESS_IMPORTED, DOUBLE_FREE,
-// SHUTDOWN, FORKED: nothing was freed. Never fails for a valid block.
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED: nothing was freed. Of a valid block only OUT_OF_HOST_MEMORY:
+// there is none to remember who still uses it, and waiting for them instead is not possible, since
+// a capture forbids it or the driver fails. A free on the block's own stream that no other stream
+// uses needs no memory.
 // Driver: on first sight of a stream, and where host memory is short.
 // Waits: only where host memory is short, for the streams that use the block or for the device.
 // Streams: none at once; a later allocation records the events that tell when they are done.

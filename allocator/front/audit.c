@@ -150,13 +150,13 @@ static int phys_check(const berm_audit_t *audit) {
         broken = berm__audit_exports(audit, &leaving);
     if (broken != 0)
         return broken;
-    idle += leaving;
+    idle += leaving + phys->stray_count;
     idle_granules += phys->leaving_granules;
     if (phys->stale_mappings != audit->sums.stale_mappings)
         return berm__audit_fail(audit, 30, 0,
                                 "%" PRIu64 " mappings are stale, %" PRIu64 " are counted",
                                 audit->sums.stale_mappings, phys->stale_mappings);
-    uint64_t bytes = audit->sums.mapped_bytes + audit->sums.plain_slack_bytes +
+    uint64_t bytes = audit->sums.mapped_bytes + audit->sums.plain_slack_bytes + phys->stray_bytes +
                      (idle_granules << phys->gpu->lg_granule);
     uint64_t mappings = audit->sums.mapped_handles - audit->sums.plain_handles;
     if (phys->mapping_count != mappings)

@@ -52,6 +52,8 @@ berm_status_t berm__heap_start(const char *options);
 berm_status_t berm__heap_stop(size_t *live_blocks);
 // Closes what legacy IPC has open, before the devices are closed. Under the heap's lock.
 void berm__ipc_close_all(void);
+// Forgets what could not be closed and went with its context, after the devices are closed.
+void berm__ipc_contexts_check(void);
 // Tells every pin that it ends: before a stop, with no lock held.
 void berm__heap_pins_announce(void);
 

@@ -250,6 +250,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         atomic_store(&heap->devices[ordinal], NULL);
         berm__mem_free(device, sizeof *device);
     }
+    berm__ipc_contexts_check();
     berm__addr_dir_destroy(&heap->dir);
     atomic_fetch_add(&heap->epoch, 1);
     berm__thread_end();

@@ -5,7 +5,8 @@
 // handle and an offset, and the segment stays until the heap ends: to free memory that another
 // process has open is undefined. The driver lets a process open a handle once, so what is open is
 // kept by handle, with a count of its uses, and by address, with a count of how often that was
-// given out.
+// given out. What a stop cannot close, since a capture goes on, is kept for the next run as long as
+// the context lives: the driver would not open it twice.
 //
 // Locks: the heap's, for what is open; a segment's device's, for an export.
 #include <string.h>
@@ -20,9 +21,9 @@
 typedef struct ipc_memory {
     berm_list_t link;
     unsigned char handle[BERM_IPC_HANDLE_BYTES];
-    berm_device_t *device;
+    int ordinal; // of the device
     berm_addr_t base;
-    uint64_t uses; // by addresses
+    uint64_t uses; // by addresses; 0: of an earlier run, and not closed then
 } ipc_memory_t;
 
 // An address in it that was given out.
@@ -98,9 +99,9 @@ berm_status_t berm_ipc_export(berm_addr_t addr, unsigned char handle[BERM_IPC_HA
 
 // --- opening -----------------------------------------------------------------------------------
 
-static ipc_memory_t *memory_find(const unsigned char *handle, const berm_device_t *device) {
+static ipc_memory_t *memory_find(const unsigned char *handle, int ordinal) {
     BERM_LIST_EACH (ipc_memory_t, memory, &memories, link)
-        if (memory->device == device && memcmp(memory->handle, handle, BERM_IPC_HANDLE_BYTES) == 0)
+        if (memory->ordinal == ordinal && memcmp(memory->handle, handle, BERM_IPC_HANDLE_BYTES) == 0)
             return memory;
     return NULL;
 }
@@ -125,8 +126,7 @@ static berm_status_t open_status(berm_cu_result_t result) {
 }
 
 // The driver's calls take the context of the device that is to use the memory.
-static berm_status_t memory_open(ipc_memory_t *memory) {
-    berm_gpu_t *gpu = &memory->device->gpu;
+static berm_status_t memory_open(ipc_memory_t *memory, berm_gpu_t *gpu) {
     berm_cu_ipc_mem_handle_t handle;
     bool is_pushed;
     if (gpu->drv->ipc_open_mem_handle == NULL || gpu->drv->ipc_close_mem_handle == NULL)
@@ -142,13 +142,17 @@ static berm_status_t memory_open(ipc_memory_t *memory) {
 
 // Nothing that runs may use the memory when it goes.
 static berm_status_t memory_close(const ipc_memory_t *memory) {
-    berm_gpu_t *gpu = &memory->device->gpu;
+    berm_device_t *device;
     bool is_pushed;
+    device = berm__heap_device_opened(memory->ordinal);
+    if (device == NULL) // of an earlier run, and not used in this one
+        return BERM_ERROR_CAPTURE;
+    berm_gpu_t *gpu = &device->gpu;
     berm_status_t status = berm__gpu_enter(gpu, &is_pushed);
     if (status == BERM_OK) {
-        berm__mutex_lock(&memory->device->lock);
-        status = berm__device_synchronize(memory->device);
-        berm__mutex_unlock(&memory->device->lock);
+        berm__mutex_lock(&device->lock);
+        status = berm__device_synchronize(device);
+        berm__mutex_unlock(&device->lock);
     }
     if (status == BERM_OK)
         status =
@@ -159,15 +163,15 @@ static berm_status_t memory_close(const ipc_memory_t *memory) {
 
 static berm_status_t memory_of(const unsigned char *handle, berm_device_t *device,
                                ipc_memory_t **out) {
-    *out = memory_find(handle, device);
+    *out = memory_find(handle, device->gpu.ordinal);
     if (*out != NULL)
         return BERM_OK;
     ipc_memory_t *memory = berm__mem_alloc(sizeof *memory);
     if (memory == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     memcpy(memory->handle, handle, BERM_IPC_HANDLE_BYTES);
-    memory->device = device;
-    berm_status_t status = memory_open(memory);
+    memory->ordinal = device->gpu.ordinal;
+    berm_status_t status = memory_open(memory, &device->gpu);
     if (status != BERM_OK) {
         berm__mem_free(memory, sizeof *memory);
         return status;
@@ -220,6 +224,11 @@ berm_status_t berm_ipc_open(const unsigned char handle[BERM_IPC_HANDLE_BYTES], i
     return BERM_OK;
 }
 
+static void memory_forget(ipc_memory_t *memory) {
+    berm__list_remove(&memory->link);
+    berm__mem_free(memory, sizeof *memory);
+}
+
 // The last use of the last address closes the handle; on failure nothing has changed.
 static berm_status_t close_locked(berm_addr_t addr) {
     ipc_address_t *address = address_find(addr);
@@ -235,10 +244,8 @@ static berm_status_t close_locked(berm_addr_t addr) {
         return status;
     berm__list_remove(&address->link);
     berm__mem_free(address, sizeof *address);
-    if (--memory->uses > 0)
-        return BERM_OK;
-    berm__list_remove(&memory->link);
-    berm__mem_free(memory, sizeof *memory);
+    if (--memory->uses == 0)
+        memory_forget(memory);
     return BERM_OK;
 }
 
@@ -262,11 +269,32 @@ void berm__ipc_close_all(void) {
         berm__list_remove(&address->link);
         berm__mem_free(address, sizeof *address);
     }
-    while (!berm__list_is_empty(&memories)) {
-        ipc_memory_t *memory = BERM_CONTAINER_OF(memories.next, ipc_memory_t, link);
-        if (memory_close(memory) != BERM_OK) // once more: there is no later chance
-            (void)memory_close(memory);
-        berm__list_remove(&memory->link);
-        berm__mem_free(memory, sizeof *memory);
+    for (berm_list_t *link = memories.next, *next; link != &memories; link = next) {
+        ipc_memory_t *memory = BERM_CONTAINER_OF(link, ipc_memory_t, link);
+        next = link->next;
+        berm_status_t status = memory_close(memory);
+        if (status != BERM_OK && status != BERM_ERROR_CAPTURE) // once more: a passing error
+            status = memory_close(memory);
+        memory->uses = 0;
+        if (status != BERM_ERROR_CAPTURE)
+            memory_forget(memory);
+    }
+}
+
+void berm__ipc_contexts_check(void) {
+    for (berm_list_t *link = memories.next, *next; link != &memories; link = next) {
+        ipc_memory_t *memory = BERM_CONTAINER_OF(link, ipc_memory_t, link);
+        berm_drv_t *drv = &berm__heap.drv;
+        berm_cu_device_t device = 0;
+        unsigned flags = 0;
+        int is_active = 0;
+        next = link->next;
+        berm_cu_result_t result =
+            BERM_DRV_CALL(drv, OTHER, device_get, &device, memory->ordinal);
+        if (result == BERM_CU_SUCCESS)
+            result =
+                BERM_DRV_CALL(drv, OTHER, primary_ctx_get_state, device, &flags, &is_active);
+        if (result != BERM_CU_SUCCESS || !is_active)
+            memory_forget(memory);
     }
 }

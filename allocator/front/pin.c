@@ -53,9 +53,7 @@ berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *arg) {
     if (segment == NULL)
         return pin_unknown(addr);
     berm_pool_t *pool = segment->pool;
-    berm__mutex_lock(&pool->lock);
     status = berm__pin_remove(pool, addr, callback, arg);
-    berm__mutex_unlock(&pool->lock);
     berm__mutex_unlock(&device->lock);
     return status == BERM_OK ? status : pin_unknown(addr);
 }

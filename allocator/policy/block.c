@@ -264,9 +264,12 @@ berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment
     if (status == BERM_OK) {
         uses = uses_detach(&block);
         berm_stream_ref_t *own = block_waits_for_own(&block) ? pool->stream : stream;
+        bool is_exported =
+            block.slab == NULL && berm__range_is_exported(pool, segment, block.range);
         berm__mutex_unlock(&pool->lock);
         if (uses_wait(pool->device, uses, stream) != BERM_OK ||
-            (own != stream && uses_wait(pool->device, NULL, own) != BERM_OK))
+            (own != stream && uses_wait(pool->device, NULL, own) != BERM_OK) ||
+            (is_exported && !berm__device_edits_are_allowed(pool->device)))
             status = BERM_ERROR_OUT_OF_HOST_MEMORY; // better kept than reused under running work
         berm__mutex_lock(&pool->lock);
         if (status != BERM_OK) {

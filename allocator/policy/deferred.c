@@ -91,6 +91,7 @@ static bool entries_sweep(berm_pool_t *pool, uint64_t most) {
 berm_status_t berm__deferred_process(berm_pool_t *pool, bool *freed) {
     if (freed != NULL)
         *freed = false;
+    berm__pins_settle(pool);
     if (atomic_load(&pool->deferred_bytes) == 0)
         return BERM_OK;
     berm_status_t status = streams_refresh(pool->device);

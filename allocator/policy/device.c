@@ -164,6 +164,16 @@ berm_status_t berm__device_edits_check(berm_device_t *device) {
     return status == BERM_OK && is_any ? BERM_ERROR_CAPTURE : status;
 }
 
+bool berm__device_edits_are_allowed(berm_device_t *device) {
+    bool is_pushed;
+    if (BERM_LIKELY(!device->gpu.syncs_edits))
+        return true;
+    bool is_allowed = berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK &&
+                      berm__device_edits_check(device) == BERM_OK;
+    berm__gpu_leave(&device->gpu, is_pushed);
+    return is_allowed;
+}
+
 berm_status_t berm__device_synchronize(berm_device_t *device) {
     bool is_any;
     berm_status_t status = berm__capture_any(&device->gpu, &device->watch, &is_any);

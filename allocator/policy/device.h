@@ -109,6 +109,8 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
 // Whether mappings may change now: CAPTURE with sync_edits while a stream may be being captured,
 // since the device cannot be waited for then. Locked, in context.
 berm_status_t berm__device_edits_check(berm_device_t *device);
+// The same as a yes or no, in doubt no, for who is not in the context. Locked.
+bool berm__device_edits_are_allowed(berm_device_t *device);
 
 // Waits for all work of the device. CAPTURE while a stream of it may be being captured, which that
 // would break. Locked, in context.

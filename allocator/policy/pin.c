@@ -9,6 +9,7 @@ void berm__pins_init(berm_pins_t *pins) {
     pins->count = 0;
     atomic_init(&pins->held_count, 0);
     atomic_init(&pins->pinned_bytes, 0);
+    atomic_init(&pins->over_count, 0);
     for (unsigned i = 0; i < BERM_PIN_BUCKETS; i++)
         berm__list_init(&pins->buckets[i]);
     berm__node_slab_init(&pins->nodes, sizeof(berm_pin_t));
@@ -43,7 +44,8 @@ bool berm__pin_is_on(const berm_pool_t *pool, berm_addr_t addr) {
 static berm_pin_t *pin_find(berm_pool_t *pool, berm_addr_t addr, berm_pin_fn callback,
                             const void *arg) {
     BERM_LIST_EACH (berm_pin_t, pin, bucket_of(&pool->pins, addr), link)
-        if (pin->addr == addr && pin->callback == callback && pin->arg == arg && !pin->is_announced)
+        if (pin->addr == addr && pin->callback == callback && pin->arg == arg &&
+            !pin->is_announced && !pin->is_over)
             return pin;
     return NULL;
 }
@@ -100,15 +102,27 @@ berm_status_t berm__pin_add(const berm_block_t *block, berm_pin_fn callback, voi
     return BERM_OK;
 }
 
-// Forgets a pin; a held block that has no other is free.
-static void pin_end(berm_pool_t *pool, berm_pin_t *pin) {
+// Forgets a pin; a held block that has no other is free. If mappings may not change, and the block
+// would be unmapped, the pin is over instead.
+static void pin_end(berm_pool_t *pool, berm_pin_t *pin, bool may_edit) {
     berm_pins_t *pins = &pool->pins;
+    if (!may_edit && pin->is_held && pin->slab == NULL &&
+        berm__range_is_exported(pool, pin->segment, pin->range)) {
+        if (!pin->is_announced)
+            atomic_fetch_sub(&pins->held_count, 1);
+        pin->is_announced = false;
+        pin->is_over = true;
+        atomic_fetch_add(&pins->over_count, 1);
+        return;
+    }
     berm_pin_t ended = *pin;
     handles_mark(pool, pin, false);
     berm__list_remove(&pin->link);
     berm__node_slab_give(&pins->nodes, pin);
     pins->count--;
-    if (ended.is_held && !ended.is_announced)
+    if (ended.is_over)
+        atomic_fetch_sub(&pins->over_count, 1);
+    else if (ended.is_held && !ended.is_announced)
         atomic_fetch_sub(&pins->held_count, 1);
     if (berm__pin_is_on(pool, ended.addr))
         return;
@@ -121,11 +135,31 @@ static void pin_end(berm_pool_t *pool, berm_pin_t *pin) {
 
 berm_status_t berm__pin_remove(berm_pool_t *pool, berm_addr_t addr, berm_pin_fn callback,
                                void *arg) {
+    bool may_edit = berm__device_edits_are_allowed(pool->device); // before the pool's lock
+    berm__mutex_lock(&pool->lock);
     berm_pin_t *pin = pin_find(pool, addr, callback, arg);
-    if (pin == NULL)
-        return BERM_ERROR_ADDRESS_UNKNOWN;
-    pin_end(pool, pin);
-    return BERM_OK;
+    if (pin != NULL)
+        pin_end(pool, pin, may_edit);
+    berm__mutex_unlock(&pool->lock);
+    return pin != NULL ? BERM_OK : BERM_ERROR_ADDRESS_UNKNOWN;
+}
+
+void berm__pins_settle(berm_pool_t *pool) {
+    if (BERM_LIKELY(atomic_load(&pool->pins.over_count) == 0) || !berm__device_edits_are_allowed(pool->device))
+        return;
+    berm__mutex_lock(&pool->lock);
+    for (unsigned i = 0; i < BERM_PIN_BUCKETS; i++) {
+        berm_list_t *bucket = &pool->pins.buckets[i];
+        for (berm_list_t *link = bucket->next, *next; link != bucket; link = next) {
+            berm_pin_t *pin = BERM_CONTAINER_OF(link, berm_pin_t, link);
+            next = link->next;
+            if (!pin->is_over)
+                continue;
+            pin_end(pool, pin, true);
+            next = bucket->next; // the pool's lock was given up, perhaps
+        }
+    }
+    berm__mutex_unlock(&pool->lock);
 }
 
 void berm__pin_hold(berm_pool_t *pool, berm_addr_t addr) {
@@ -152,7 +186,7 @@ static void pool_take(berm_pool_t *pool, bool takes_live, berm_list_t *announced
     berm__mutex_lock(&pool->lock);
     for (unsigned i = 0; i < BERM_PIN_BUCKETS && pool->pins.count > 0; i++)
         BERM_LIST_EACH (berm_pin_t, pin, &pool->pins.buckets[i], link)
-            if (!pin->is_announced && (pin->is_held || takes_live))
+            if (!pin->is_announced && !pin->is_over && (pin->is_held || takes_live))
                 announced_take(pool, pin, announced);
     berm__mutex_unlock(&pool->lock);
 }
@@ -165,12 +199,13 @@ static bool announced_call(berm_device_t *device, berm_list_t *announced) {
     BERM_LIST_EACH (berm_pin_t, pin, announced, announced_link)
         pin->callback(pin->arg, pin->addr, pin->size_bytes);
     berm__mutex_lock(&device->lock);
+    bool may_edit = berm__device_edits_are_allowed(device);
     while (!berm__list_is_empty(announced)) {
         berm_pin_t *pin = BERM_CONTAINER_OF(announced->next, berm_pin_t, announced_link);
         berm_pool_t *pool = pin->segment->pool;
         berm__list_remove(&pin->announced_link);
         berm__mutex_lock(&pool->lock);
-        pin_end(pool, pin);
+        pin_end(pool, pin, may_edit);
         berm__mutex_unlock(&pool->lock);
     }
     return true;

@@ -10,6 +10,9 @@
 // gives the lock back, calls them, and finishes them under the lock again: only then is the memory
 // free. A pin that is being announced is no longer anyone else's to end.
 //
+// A block that was exported is unmapped when its last pin ends. While a capture forbids that
+// (sync_edits) the pin is over, and its block HELD, until somebody settles it.
+//
 // Invariants (docs/invariants.md):
 //   I27  a pin is of a LIVE, CACHED, AWAITED or HELD block, and the other way round: what is HELD,
 //        or marked as pinned, has a pin; a handle's pins are those that cover it; a pool's
@@ -51,6 +54,7 @@ typedef struct berm_pin {
     uint32_t slot;
     bool is_held;      // the block was freed
     bool is_announced; // somebody is calling the callback
+    bool is_over;      // it has ended, and its block waits for a capture (berm__pins_settle)
 } berm_pin_t;
 
 typedef struct berm_pins {
@@ -60,6 +64,7 @@ typedef struct berm_pins {
     // Looked at without the lock.
     atomic_uint_fast64_t held_count;   // held and not announced yet
     atomic_uint_fast64_t pinned_bytes; // of the handles under pins
+    atomic_uint_fast64_t over_count;   // of the pins that are over
 } berm_pins_t;                         // of a pool
 
 void berm__pins_init(berm_pins_t *pins);
@@ -69,7 +74,7 @@ void berm__pins_destroy(berm_pins_t *pins);
 // Pins a live block. STATE: it is pinned with the same callback and argument. OUT_OF_HOST_MEMORY.
 berm_status_t berm__pin_add(const struct berm_block *block, berm_pin_fn callback, void *arg);
 // Ends a pin; a held block that has no other is free then. ADDRESS_UNKNOWN: there is none. The
-// device's lock is held as well.
+// device's lock is held, the pool's not.
 berm_status_t berm__pin_remove(struct berm_pool *pool, berm_addr_t addr, berm_pin_fn callback,
                                void *arg);
 
@@ -82,6 +87,8 @@ void berm__pin_hold(struct berm_pool *pool, berm_addr_t addr);
 // lock is held, no pool's; it is given back while callbacks run. False if there was none.
 bool berm__pins_announce_held(struct berm_device *device, const struct berm_pool *pool);
 bool berm__pins_announce_all(struct berm_device *device);
+// Ends what is over, if mappings may change by now. The device's lock is held, its context current.
+void berm__pins_settle(struct berm_pool *pool);
 // Whether any pool of the device has held pins. The device's lock is held.
 bool berm__pins_are_held(const struct berm_device *device);
 uint64_t berm__pins_bytes(const struct berm_device *device);

@@ -86,11 +86,13 @@ static berm_segment_t *segment_choose(berm_pool_t *pool, uint64_t bytes, bool ma
     return best;
 }
 
-// Gives a BUSY segment back; one that the driver refuses to take is poisoned.
+// Gives a BUSY segment back; one that the driver refuses to take is poisoned. Nobody finds it from
+// before the driver has it: its addresses may be another's at once.
 static berm_status_t segment_release(berm_pool_t *pool, berm_segment_t *segment) {
+    berm__plain_hide(segment);
     berm_status_t status = berm__plain_free(segment);
     berm__mutex_lock(&pool->lock);
-    if (status == BERM_OK)
+    if (status == BERM_OK || !berm__plain_show(segment))
         berm__plain_forget(segment);
     else
         berm__range_poison(pool, segment, segment->ranges.first);

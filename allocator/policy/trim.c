@@ -76,8 +76,7 @@ static void retired_mark(berm_device_t *device, berm_stream_ref_t *stream) {
 }
 
 berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_t *stream) {
-    if (stream->pool != NULL)
-        berm__caches_retire(stream->pool);
+    (void)berm__caches_drain(device);
     // All of its work, not only what was queued before frees: blocks that live on may be freed with
     // any stream later, and blocks of other pools may wait for this one.
     berm_status_t status = berm__stream_wait(stream, berm__stream_ticket(stream));
@@ -86,6 +85,9 @@ berm_status_t berm__device_stream_retire(berm_device_t *device, berm_stream_ref_
             status = pool_quiesce(pool);
     if (status != BERM_OK)
         return status;
+    // What they hold by now was freed meanwhile; its ticket passes as that of any retired stream.
+    if (stream->pool != NULL)
+        berm__caches_retire(stream->pool);
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
         if (pool->stream == stream)
             berm__learn_end(pool);

@@ -24,6 +24,7 @@ void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes) {
     phys->stores[0].is_plain = gpu->is_plain;
     phys->store_count = 1;
     berm__list_init(&phys->leaving);
+    berm__list_init(&phys->strays);
     berm__node_slab_init(&phys->nodes, sizeof(berm_phys_handle_t));
 }
 
@@ -258,8 +259,32 @@ berm_status_t berm__phys_release_leaving(berm_phys_t *phys) {
     return idle_release(phys, &phys->leaving, UINT64_MAX, 0);
 }
 
+void berm__phys_stray_add(berm_phys_t *phys, berm_phys_handle_t *stray) {
+    berm__list_push_back(&phys->strays, &stray->link);
+    phys->stray_count++;
+    phys->stray_bytes += stray->ticket;
+}
+
+static berm_status_t strays_release(berm_phys_t *phys) {
+    while (!berm__list_is_empty(&phys->strays)) {
+        berm_phys_handle_t *stray = BERM_CONTAINER_OF(phys->strays.next, berm_phys_handle_t, link);
+        uint64_t bytes = stray->ticket;
+        berm_cu_result_t result = BERM_DRV_CALL(phys->gpu->drv, FREE, mem_free, stray->handle);
+        if (result != BERM_CU_SUCCESS)
+            return berm__drv_status(result);
+        berm__list_remove(&stray->link);
+        phys->stray_count--;
+        phys->stray_bytes -= bytes;
+        phys->handle_count--;
+        phys->reserved_bytes -= bytes;
+        phys->released_bytes += bytes;
+        berm__node_slab_give(&phys->nodes, stray);
+    }
+    return BERM_OK;
+}
+
 berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes) {
-    berm_status_t status = BERM_OK, leaving = berm__phys_release_leaving(phys);
+    berm_status_t status = strays_release(phys), leaving = berm__phys_release_leaving(phys);
     for (unsigned i = phys->store_count; i-- > 0 && status == BERM_OK;)
         status = berm__store_release_idle(&phys->stores[i], keep_bytes);
     return status != BERM_OK ? status : leaving;

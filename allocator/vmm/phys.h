@@ -16,7 +16,7 @@
 //       └ idle handles: small (1 granule), large (large_granules), odd (any other size)
 //
 // Invariants (docs/invariants.md):
-//   I10  reserved_bytes is the sum over all handles; handle_count their number
+//   I10  reserved_bytes is the sum over all handles, strays too; handle_count their number
 //   I11  the idle lists of a store hold exactly its handles that are not mapped, by size
 //   I17  mapping_count is the number of handles that stand in segments, plain ones apart
 //   I22  a handle that stands in a segment is of its store; mapped_bytes of a segment is the sum of
@@ -77,6 +77,9 @@ typedef struct berm_phys {
     // Exported handles that are mapped nowhere: idle for nobody, they go back to the driver.
     berm_list_t leaving;
     uint64_t leaving_count, leaving_granules;
+    // Allocations that nobody uses and that the driver did not take back: tried again (plain.c).
+    berm_list_t strays;
+    uint64_t stray_count, stray_bytes;
     unsigned store_count;
     berm_store_t stores[BERM_STORES_MAX];
     berm_node_slab_t nodes;
@@ -130,6 +133,10 @@ berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle);
 // Turns an idle large handle into idle small ones (release, then create, so that the sum is never
 // above what it was). On failure what could not be created is gone from reserved. Calls the driver.
 berm_status_t berm__store_split_large(berm_store_t *store);
+
+// Keeps an allocation that the driver did not take back: a handle of plain memory without a segment,
+// its bytes in `ticket`; it is counted as reserved already. Every release of idle memory tries again.
+void berm__phys_stray_add(berm_phys_t *phys, berm_phys_handle_t *stray);
 
 // Releases handles that leave, then idle ones until reserved is at most `keep_bytes` or none is
 // idle; the usual store's last, since they serve most. Calls the driver.

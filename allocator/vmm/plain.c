@@ -37,32 +37,49 @@ static berm_status_t memory_free(berm_gpu_t *gpu, berm_addr_t addr) {
     return berm__drv_status(BERM_DRV_CALL(gpu->drv, FREE, mem_free, addr));
 }
 
-// Memory that has the span at a multiple of a cell.
-static berm_status_t memory_alloc(berm_segment_t *segment) {
-    berm_gpu_t *gpu = segment->gpu;
-    berm_status_t status;
-    for (uint64_t bytes = segment->span_bytes;; bytes += gpu->granule_bytes) {
-        berm_addr_t addr = 0;
-        status = berm__drv_status(BERM_DRV_CALL(gpu->drv, MALLOC, mem_alloc, &addr, (size_t)bytes));
-        if (status != BERM_OK)
-            return status;
-        segment->base = berm__align_up(addr, BERM_CELL_BYTES);
-        segment->plain_addr = addr;
-        segment->plain_bytes = bytes;
-        if (segment->base + segment->span_bytes <= addr + bytes)
-            return BERM_OK;
-        status = memory_free(gpu, addr);
-        if (status != BERM_OK)
-            return status;
-    }
-}
-
 static void memory_count(berm_phys_t *phys, uint64_t bytes) {
     phys->handle_count++;
     phys->created_bytes += bytes;
     phys->reserved_bytes += bytes;
     if (phys->reserved_bytes > phys->reserved_peak_bytes)
         phys->reserved_peak_bytes = phys->reserved_bytes;
+}
+
+// Gives back what does not hold the span. Where the driver refuses, it is kept as a stray, whose
+// record was secured before.
+static berm_status_t memory_return(berm_segment_t *segment) {
+    berm_phys_t *phys = segment->store->phys;
+    berm_status_t status = memory_free(segment->gpu, segment->plain_addr);
+    if (status == BERM_OK)
+        return BERM_OK;
+    berm_phys_handle_t *stray = berm__node_slab_take(&phys->nodes);
+    *stray = (berm_phys_handle_t){.handle = segment->plain_addr,
+                                  .store = segment->store,
+                                  .ticket = segment->plain_bytes};
+    memory_count(phys, segment->plain_bytes);
+    berm__phys_stray_add(phys, stray);
+    return status;
+}
+
+// Memory that has the span at a multiple of a cell.
+static berm_status_t memory_alloc(berm_segment_t *segment) {
+    berm_gpu_t *gpu = segment->gpu;
+    berm_status_t status = BERM_OK;
+    if (!berm__node_slab_reserve(&segment->store->phys->nodes, 1))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    for (uint64_t bytes = segment->span_bytes; status == BERM_OK; bytes += gpu->granule_bytes) {
+        berm_addr_t addr = 0;
+        status = berm__drv_status(BERM_DRV_CALL(gpu->drv, MALLOC, mem_alloc, &addr, (size_t)bytes));
+        if (status != BERM_OK)
+            break;
+        segment->base = berm__align_up(addr, BERM_CELL_BYTES);
+        segment->plain_addr = addr;
+        segment->plain_bytes = bytes;
+        if (segment->base + segment->span_bytes <= addr + bytes)
+            break;
+        status = memory_return(segment);
+    }
+    return status;
 }
 
 berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
@@ -77,7 +94,7 @@ berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint
     segment->pool = pool;
     segment->dir = dir;
     segment->span_bytes = span_bytes;
-    segment->is_exported = false;
+    segment->is_exported = segment->is_hidden = false;
     segment->poisoned_bytes = 0;
     berm_phys_handle_t *handle = berm__node_slab_take(&store->phys->nodes);
     berm_status_t status = handle != NULL ? memory_alloc(segment) : BERM_ERROR_OUT_OF_HOST_MEMORY;
@@ -110,6 +127,17 @@ berm_status_t berm__plain_open(berm_segment_t *segment, berm_node_slab_t *nodes)
     return status;
 }
 
+void berm__plain_hide(berm_segment_t *segment) {
+    berm__addr_dir_remove(segment->dir, &segment->dir_entry);
+    segment->is_hidden = true;
+}
+
+bool berm__plain_show(berm_segment_t *segment) {
+    segment->is_hidden = !berm__addr_dir_insert(segment->dir, segment->base, segment->span_bytes,
+                                                &segment->dir_entry);
+    return !segment->is_hidden;
+}
+
 berm_status_t berm__plain_free(berm_segment_t *segment) {
     return memory_free(segment->gpu, segment->plain_addr);
 }
@@ -118,7 +146,8 @@ void berm__plain_forget(berm_segment_t *segment) {
     berm_phys_t *phys = segment->store->phys;
     uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
     if (segment->ranges.first != NULL) {
-        berm__addr_dir_remove(segment->dir, &segment->dir_entry);
+        if (!segment->is_hidden)
+            berm__addr_dir_remove(segment->dir, &segment->dir_entry);
         berm__segment_cells_write(segment, 0, segment->span_bytes, 0);
         berm__ranges_destroy(&segment->ranges);
     }

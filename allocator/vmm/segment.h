@@ -59,6 +59,7 @@ typedef struct berm_segment {
     // Plain segments (plain.h).
     bool is_plain;
     bool is_exported;       // another process may have it open: it stays
+    bool is_hidden;         // taken out of the address directory, on its way to the driver
     berm_addr_t plain_addr; // what cuMemAlloc gave; 0 once it is given back
     uint64_t plain_bytes;   // what was asked of it
     uint64_t table_bytes;   // the span that the tables have room for
