@@ -326,6 +326,8 @@ enum {
     BERM_POOL_PINNED = 4,     // keeps its physical memory until the release
     BERM_POOL_PLAIN = 8,      // backed by cuMemAlloc: no page moves; not with EXPORTABLE
     BERM_POOL_RDMA = 16,      // network cards can reach it, where the device says so
+    BERM_POOL_USE_ON_OOM = 32, // before a request for the default pool fails, what is free here
+                               // serves it, on the stream that it was freed on; not with PRIVATE
 };
 
 typedef struct berm_pool_options {
@@ -338,7 +340,8 @@ typedef struct berm_pool_options {
 
 // Makes the pool `id` of `device`, or adds a use to it. NULL options: one of no traits, or whatever
 // it is already.
-// Errors: ARGUMENT (the default id, an unknown trait, EXPORTABLE with PLAIN), VERSION, STATE (it
+// Errors: ARGUMENT (the default id, an unknown trait, EXPORTABLE with PLAIN, PRIVATE with
+// USE_ON_OOM), VERSION, STATE (it
 // exists with other traits), UNSUPPORTED (a trait that the device does not have; EXPORTABLE where
 // the option backing makes all memory plain), DEVICE, DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY,
 // SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
@@ -402,6 +405,36 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t 
 // Driver: on first use of the device. Waits: never. Streams: none.
 BERM_API berm_status_t berm_limit_set(int device, uint64_t limit_bytes);
 BERM_API berm_status_t berm_limit_get(int device, uint64_t *limit_bytes);
+
+// What an application has to give when memory is short: it frees blocks, trims, empties caches of
+// its own, and says whether it gave anything. `needed_bytes` is the size of the request that would
+// fail on `device`.
+//
+// It is called by the thread whose request it is, with no lock of berm held, after pages were moved,
+// idle memory was given back and pins were told, and before berm waits for other streams. When it
+// says true the request is tried again; otherwise the next callback is called, in the order of
+// registration, each once for a request. So a callback that keeps something can give a little at
+// every request. Requests of other threads that would fail meanwhile wait for it.
+//
+// It may call all of berm but berm_init and berm_shutdown. A request that it makes itself, and that
+// cannot be served, fails: no callback is called for it. It must not wait for a thread that may be
+// in berm_alloc, and callers of berm_alloc must not hold a lock that it takes. While a stream is
+// captured what it may do with the device is what the capture allows. One registered for several
+// devices may be called for each of them at once.
+typedef bool (*berm_pressure_fn)(void *arg, int device, uint64_t needed_bytes);
+
+// Registers a callback for `device`, or for each (BERM_DEVICE_ANY). berm_shutdown ends it.
+// Errors: ARGUMENT (no callback), STATE (registered with the same `device` and `arg`), DEVICE,
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED, START ERRORS.
+// Driver: when it starts berm. Waits: never. Streams: none.
+BERM_API berm_status_t berm_pressure_register(int device, berm_pressure_fn callback, void *arg);
+
+// Ends a registration. When it returns the callback is not called any more and runs in no other
+// thread; it may be called from within the callback itself, but not while holding a lock that the
+// callback takes.
+// Errors: ARGUMENT (there is no such registration), SHUTDOWN, FORKED.
+// Driver: never. Waits: for the callback, where another thread is in it. Streams: none.
+BERM_API berm_status_t berm_pressure_unregister(int device, berm_pressure_fn callback, void *arg);
 
 // Gives cached physical memory of `device` back to the driver until at most `keep_bytes` of cached
 // memory remain (0: all that is possible; whole handles only). *released_bytes (may be NULL) is

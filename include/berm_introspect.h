@@ -60,6 +60,21 @@ typedef struct berm_driver_calls {
     uint64_t other;
 } berm_driver_calls_t;
 
+// Requests that nothing free in their pool served, by the last step of the reclaim ladder that gave
+// them something, in the order of the steps (docs/architecture.md). Requests that failed are in
+// out_of_memory.
+typedef struct berm_ladder_counts {
+    uint64_t caches;   // what threads had cached, and empty slabs
+    uint64_t frees;    // frees that other streams were done with
+    uint64_t pins;     // freed pinned blocks, whose callbacks were told
+    uint64_t mapped;   // idle physical memory and new memory, within headroom and limit
+    uint64_t moved;    // free pages that were given other addresses
+    uint64_t released; // idle memory that went back to the driver and made room
+    uint64_t pressure; // what a callback of the application gave (berm_pressure_register)
+    uint64_t waited;   // a wait for the device
+    uint64_t others;   // a pool that serves others before they fail (BERM_POOL_USE_ON_OOM)
+} berm_ladder_counts_t;
+
 typedef struct berm_stats {
     size_t size; // sizeof(berm_stats_t) of the caller
     int device;
@@ -94,6 +109,7 @@ typedef struct berm_stats {
     uint64_t planned_bytes;           // and how much;
     uint64_t planned_mappings;        // granules of all plans' addresses;
     uint64_t planning_ns;             // time spent planning, in requests and frees
+    berm_ladder_counts_t ladder;      // what served requests that found nothing free
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)
@@ -190,6 +206,24 @@ typedef struct berm_pool_stats {
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_pool_stats_read(int device, berm_pool_id_t id,
                                             berm_pool_stats_t *stats);
+
+// Receives the report of a request that failed: NUL-terminated text whose first line says what was
+// asked for and why it failed, and whose table says where the memory is: the request, its pool,
+// stream and call site, live, cached and reserved memory, the largest free block, the largest that
+// could be had and of what, the limit and who set it, other processes where NVML is, who holds most
+// by pool and by size, and what would have made it fit. The text is valid during the call.
+//
+// It is called by the thread whose request failed, with no lock of berm held, before berm_alloc
+// returns; of one call site, device and cause at most once a second. It may call all of berm but
+// berm_init and berm_shutdown; requests of its own that fail are not reported to it. Several threads
+// may call it at once.
+typedef void (*berm_report_fn)(void *context, berm_status_t status, const char *text);
+
+// Sets the callback for reports, NULL: none. It stays over berm_shutdown; one that is running in
+// another thread may still run when this returns. The option oom_report names a file that gets the
+// reports too, and with log:info the log has them.
+// Errors: FORKED. Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_report_set(berm_report_fn callback, void *context);
 
 // Receives `length` bytes of output; must not call berm.
 typedef void (*berm_write_fn)(void *context, const char *text, size_t length);

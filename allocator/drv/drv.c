@@ -29,7 +29,12 @@ static const struct entry {
 static _Thread_local struct {
     const char *symbol;
     int result;
+    uint64_t count;
 } last_error;
+
+uint64_t berm__drv_error_count(void) {
+    return last_error.count;
+}
 
 const char *berm__drv_error_last(int *result) {
     if (result != NULL)
@@ -43,6 +48,7 @@ berm_cu_result_t berm__drv_note(berm_drv_t *drv, berm_drv_kind_t kind, berm_drv_
     if (BERM_UNLIKELY(result != BERM_CU_SUCCESS && result != BERM_CU_NOT_READY)) {
         last_error.symbol = entries[entry].symbol;
         last_error.result = result;
+        last_error.count++;
         if (result == BERM_CU_DEINITIALIZED)
             atomic_store(&drv->is_gone, true);
     }

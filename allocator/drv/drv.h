@@ -78,6 +78,9 @@ berm_cu_result_t berm__drv_note(berm_drv_t *drv, berm_drv_kind_t kind, berm_drv_
          : berm__drv_note((drv), BERM_DRV_##kind, BERM_DRV_ENTRY_##entry,                          \
                           (drv)->entry(__VA_ARGS__)))
 
+// How many calls of this thread have failed, to tell whether one did meanwhile.
+uint64_t berm__drv_error_count(void);
+
 // The symbol and result of this thread's last failed call; NULL and 0 if none.
 const char *berm__drv_error_last(int *result);
 

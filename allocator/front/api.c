@@ -58,13 +58,19 @@ static inline berm_status_t request_check(const char *call, uint64_t size_bytes,
     return BERM_OK;
 }
 
-berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int device,
-                                 berm_stream_t stream, berm_addr_t *out) {
+static berm_status_t alloc_checked(uint64_t size_bytes, uint64_t alignment, int device,
+                                   berm_stream_t stream, berm_addr_t *out, const void *site) {
     berm_status_t status = request_check("berm_alloc", size_bytes, alignment, out);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
+    berm__call_site_set(site);
     return berm__heap_alloc(size_bytes, berm__max_u64(alignment, BERM_RANGE_UNIT_BYTES), device,
                             stream, out);
+}
+
+berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint64_t alignment, int device,
+                                 berm_stream_t stream, berm_addr_t *out) {
+    return alloc_checked(size_bytes, alignment, device, stream, out, __builtin_return_address(0));
 }
 
 berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes, uint64_t alignment,
@@ -72,19 +78,29 @@ berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes, uint64_t a
     berm_status_t status = request_check("berm_alloc_from", size_bytes, alignment, out);
     if (status != BERM_OK)
         return status;
+    berm__call_site_set(__builtin_return_address(0));
     return berm__heap_alloc_from(id, size_bytes, berm__max_u64(alignment, BERM_RANGE_UNIT_BYTES),
                                  device, stream, out);
 }
 
+// Apart, so that a hit needs no stack.
+__attribute__((noinline)) static berm_status_t alloc_missed(berm_cache_t *cache,
+                                                            uint64_t size_bytes, berm_addr_t *out,
+                                                            const void *site) {
+    berm__call_site_set(site);
+    return berm__heap_alloc_miss(cache, size_bytes, out);
+}
+
 berm_status_t berm_alloc(uint64_t size_bytes, int device, berm_stream_t stream, berm_addr_t *out) {
     berm_cache_t *cache = berm__hit_cache(stream);
+    const void *site = __builtin_return_address(0);
     if (BERM_LIKELY(cache != NULL && cache->ordinal == device && out != NULL &&
                     size_bytes - 1 < size_max_bytes)) {
         if (BERM_LIKELY(berm__hit_alloc(cache, size_bytes, out)))
             return BERM_OK;
-        return berm__heap_alloc_miss(cache, size_bytes, out);
+        return alloc_missed(cache, size_bytes, out, site);
     }
-    return berm_alloc_aligned(size_bytes, BERM_RANGE_UNIT_BYTES, device, stream, out);
+    return alloc_checked(size_bytes, BERM_RANGE_UNIT_BYTES, device, stream, out, site);
 }
 
 berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
@@ -158,6 +174,7 @@ berm_status_t berm_limit_set(int device_ordinal, uint64_t limit_bytes) {
         return status;
     berm__mutex_lock(&device->lock);
     device->limit_bytes = limit_bytes;
+    device->limit_source = BERM_LIMIT_CALL;
     berm__mutex_unlock(&device->lock);
     return BERM_OK;
 }

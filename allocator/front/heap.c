@@ -7,8 +7,8 @@
 //   free:     address -> core/addr_dir.h -> segment -> thread's cache -> policy/block.c
 //
 // Most requests end in the cache, without a lock: hit.h. The rest take their pool's lock. What
-// finds nothing free takes the device's first, under which the driver is called; no pool's is held
-// then. The start and the end are in instance.c.
+// finds nothing free takes the device's first, under which the driver is called (slow.c); no pool's
+// is held then. The start and the end are in instance.c.
 #include "front/heap.h"
 
 #include <stdarg.h>
@@ -26,7 +26,8 @@ berm_heap_t berm__heap = {
     .epoch = 1,
 };
 
-static _Thread_local char error_text[384];
+static _Thread_local char error_text[512];
+static _Thread_local const void *call_site;
 
 berm_status_t berm__error_set(berm_status_t status, const char *format, ...) {
     va_list arguments;
@@ -38,6 +39,14 @@ berm_status_t berm__error_set(berm_status_t status, const char *format, ...) {
 
 const char *berm__error_text(void) {
     return error_text;
+}
+
+void berm__call_site_set(const void *site) {
+    call_site = site;
+}
+
+const void *berm__call_site(void) {
+    return call_site;
 }
 
 // --- the data path -----------------------------------------------------------------------------
@@ -106,16 +115,15 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     return status;
 }
 
-// For a thread that has no room for another cache. The device's lock is held.
-static berm_status_t alloc_without_cache(berm_pool_t *pool, uint64_t size_bytes,
-                                         uint64_t alignment_bytes, berm_addr_t *out) {
+berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
+                                    uint64_t alignment_bytes, bool may_map, berm_addr_t *out) {
     berm_device_t *device = pool->device;
     berm_counts_t counts = {0};
     uint64_t occupied;
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = atomic_fetch_add(&device->request_count, 1) + 1,
-                                    .may_map = true};
+                                    .may_map = may_map};
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     if (status == BERM_OK) {
@@ -126,9 +134,9 @@ static berm_status_t alloc_without_cache(berm_pool_t *pool, uint64_t size_bytes,
     return status;
 }
 
-static berm_status_t alloc_locked(berm_group_t *group, uint64_t size_bytes,
-                                  uint64_t alignment_bytes, berm_stream_t handle,
-                                  berm_addr_t *out) {
+berm_status_t berm__heap_alloc_locked(berm_group_t *group, uint64_t size_bytes,
+                                      uint64_t alignment_bytes, berm_stream_t handle,
+                                      berm_addr_t *out) {
     berm_device_t *device = group->device;
     berm_stream_ref_t *stream;
     berm_pool_t *pool;
@@ -145,46 +153,7 @@ static berm_status_t alloc_locked(berm_group_t *group, uint64_t size_bytes,
     if (cache == NULL) // who has one looked at what waits before it came here
         berm__deferred_tick_locked(pool);
     return cache != NULL ? alloc_by_pool(cache, size_bytes, alignment_bytes, true, out)
-                         : alloc_without_cache(pool, size_bytes, alignment_bytes, out);
-}
-
-// With the device's lock: the first request on a stream, those that find nothing free, and those
-// from a pool of the caller's.
-static berm_status_t alloc_slow(berm_pool_id_t id, bool is_routed, uint64_t size_bytes,
-                                uint64_t alignment_bytes, int ordinal, berm_stream_t stream,
-                                berm_addr_t *out) {
-    berm_device_t *device;
-    berm_status_t status = berm__heap_device(ordinal, &device);
-    if (BERM_UNLIKELY(status != BERM_OK))
-        return status;
-    berm__mutex_lock(&device->lock);
-    berm_work_t before = berm__work_read(device);
-    bool is_known;
-    do { // the group may go while pins are announced
-        berm_group_t *group = berm__group_find(device, id);
-        if (BERM_UNLIKELY(group == NULL && is_routed)) // released just now
-            group = &device->group;
-        is_known = group != NULL;
-        if (BERM_LIKELY(is_known))
-            status = alloc_locked(group, size_bytes, alignment_bytes, stream, out);
-    } while (BERM_UNLIKELY(is_known && status == BERM_ERROR_STATE) &&
-             berm__pins_announce_held(device, device->pins_wanted));
-    if (BERM_UNLIKELY(!is_known)) {
-        berm__mutex_unlock(&device->lock);
-        return berm__pool_unknown("berm_alloc_from", ordinal, id);
-    }
-    berm_work_t after = berm__work_read(device);
-    uint64_t left_out = 0;
-    bool is_due = false;
-    if (BERM_UNLIKELY(status != BERM_OK)) {
-        status = berm__report_shortage(device, size_bytes, stream, status);
-        is_due = berm__report_is_due(device, status, &left_out);
-    }
-    berm__mutex_unlock(&device->lock);
-    berm__work_log(device, size_bytes, before, after);
-    if (BERM_UNLIKELY(is_due))
-        berm__report_log(left_out);
-    return status;
+                         : berm__heap_alloc_pool(pool, size_bytes, alignment_bytes, true, out);
 }
 
 static const berm_pool_id_t id_default = {0, 0};
@@ -203,8 +172,8 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
             }
         }
     }
-    berm_status_t status =
-        alloc_slow(id_default, false, size_bytes, alignment_bytes, ordinal, stream, out);
+    const berm_want_t want = {id_default, false, size_bytes, alignment_bytes, ordinal, stream};
+    berm_status_t status = berm__heap_alloc_slow(&want, out);
     if (cache != NULL)
         berm__learn_tick(cache->pool);
     return audit_after(status);
@@ -232,9 +201,11 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
                                berm_stream_t stream, berm_addr_t *out) {
     berm_pool_id_t id;
     if (BERM_UNLIKELY(berm__route_any()) && stream != BERM_STREAM_NONE &&
-        berm__route_find(ordinal, stream, &id))
-        return audit_after(alloc_slow(id, true, size_bytes, alignment_bytes, ordinal,
-                                      berm__stream_normalize(stream), out));
+        berm__route_find(ordinal, stream, &id)) {
+        const berm_want_t want = {
+            id, true, size_bytes, alignment_bytes, ordinal, berm__stream_normalize(stream)};
+        return audit_after(berm__heap_alloc_slow(&want, out));
+    }
     return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
 }
 
@@ -243,8 +214,9 @@ berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
                                     berm_addr_t *out) {
     if (berm__pool_id_is_default(id))
         return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
-    return audit_after(alloc_slow(id, false, size_bytes, alignment_bytes, ordinal,
-                                  berm__stream_normalize(stream), out));
+    const berm_want_t want = {
+        id, false, size_bytes, alignment_bytes, ordinal, berm__stream_normalize(stream)};
+    return audit_after(berm__heap_alloc_slow(&want, out));
 }
 
 static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {

@@ -80,6 +80,15 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
 // locked, if it is in no segment.
 berm_segment_t *berm__heap_segment_enter(berm_addr_t addr, berm_device_t **device);
 
+// A request that the thread's cache does not serve.
+typedef struct berm_want {
+    berm_pool_id_t id;
+    bool is_routed; // the id is a route's: where its pool is gone, the default one serves
+    uint64_t size_bytes, alignment_bytes;
+    int ordinal;
+    berm_stream_t stream; // normalised
+} berm_want_t;
+
 // The data path.
 berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out);
@@ -96,6 +105,19 @@ berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, be
 berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
 
+// With the device's lock (slow.c): the first request on a stream, those that find nothing free, and
+// those from a pool of the caller's. Callbacks are called, and a failure is reported, with no lock
+// held.
+berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out);
+// From a pool, without a thread's cache: for a thread that has no room for another one, and for
+// pools of callers. The device's lock is held. STATE, if it may not map: nothing that is free fits.
+berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
+                                    uint64_t alignment_bytes, bool may_map, berm_addr_t *out);
+// One attempt, from a group. The device's lock is held. STATE: held pins are to be announced first.
+berm_status_t berm__heap_alloc_locked(berm_group_t *group, uint64_t size_bytes,
+                                      uint64_t alignment_bytes, berm_stream_t handle,
+                                      berm_addr_t *out);
+
 // Routes came or went: with one, no request is a hit that looks at nothing else (hit.h).
 void berm__heap_hits_update(void);
 
@@ -103,16 +125,12 @@ void berm__heap_hits_update(void);
 // berm_limit_set may have overruled it for one device. The heap's lock is held.
 void berm__heap_options_apply(bool has_new_limit);
 
-// Writes this thread's message for a request that failed, counts it, and returns `status`. The
-// device's lock is held. Calls the driver.
-berm_status_t berm__report_shortage(berm_device_t *device, uint64_t size_bytes,
-                                    berm_stream_t handle, berm_status_t status);
+// Where the program called berm for the request that this thread makes.
+void berm__call_site_set(const void *site);
+const void *berm__call_site(void);
 
-// Whether that failure is worth a line in the log, as at most one a second is for each device and
-// cause; *left_out is how many had none since the last. The device's lock is held.
-bool berm__report_is_due(berm_device_t *device, berm_status_t status, uint64_t *left_out);
-// Writes the line: this thread's message. No lock is held.
-void berm__report_log(uint64_t left_out);
+// The end of the heap: NVML is let go (report_text.c). Under the heap's lock.
+void berm__reports_end(void);
 
 // What a slow request did, for the log: read before and after under the device's lock, and written
 // when no lock is held.

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "front/background.h"
+#include "front/pressure.h"
 #include "front/route.h"
 #include "front/share.h"
 #include "front/thread.h"
@@ -56,8 +57,11 @@ static void device_options_apply(berm_device_t *device, bool has_new_limit) {
     if (!has_new_limit)
         return;
     device->limit_bytes = options->limit_bytes;
+    device->limit_source = BERM_LIMIT_OPTION;
     if (options->memory_fraction > 0) {
         double share = options->memory_fraction * (double)device->gpu.memory_bytes;
+        if ((uint64_t)share < device->limit_bytes)
+            device->limit_source = BERM_LIMIT_FRACTION;
         device->limit_bytes = berm__min_u64(device->limit_bytes, (uint64_t)share);
     }
 }
@@ -238,6 +242,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
     berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     berm__route_clear();
+    berm__pressure_clear();
     hit_epoch_set();
     uint64_t live_total = 0;
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
@@ -251,6 +256,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         berm__mem_free(device, sizeof *device);
     }
     berm__ipc_contexts_check();
+    berm__reports_end();
     berm__addr_dir_destroy(&heap->dir);
     atomic_fetch_add(&heap->epoch, 1);
     berm__thread_end();

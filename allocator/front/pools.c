@@ -14,11 +14,13 @@ _Static_assert((int)BERM_POOL_PRIVATE == (int)BERM_GROUP_PRIVATE &&
                    (int)BERM_POOL_EXPORTABLE == (int)BERM_GROUP_EXPORTABLE &&
                    (int)BERM_POOL_PINNED == (int)BERM_GROUP_PINNED &&
                    (int)BERM_POOL_PLAIN == (int)BERM_GROUP_PLAIN &&
-                   (int)BERM_POOL_RDMA == (int)BERM_GROUP_RDMA,
+                   (int)BERM_POOL_RDMA == (int)BERM_GROUP_RDMA &&
+                   (int)BERM_POOL_USE_ON_OOM == (int)BERM_GROUP_USE_ON_OOM,
                "public traits are the group's");
 
 static const uint32_t traits_known =
-    BERM_POOL_PRIVATE | BERM_POOL_EXPORTABLE | BERM_POOL_PINNED | BERM_POOL_PLAIN | BERM_POOL_RDMA;
+    BERM_POOL_PRIVATE | BERM_POOL_EXPORTABLE | BERM_POOL_PINNED | BERM_POOL_PLAIN | BERM_POOL_RDMA |
+    BERM_POOL_USE_ON_OOM;
 
 berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id) {
     return berm__error_set(BERM_ERROR_POOL_UNKNOWN, "%s: no pool {%llu, %llu} on device %d", call,
@@ -73,6 +75,11 @@ static berm_status_t options_check(const berm_pool_options_t *options) {
         return berm__error_set(BERM_ERROR_ARGUMENT,
                                "berm_pool_create: EXPORTABLE and PLAIN exclude each other: only a "
                                "handle of the driver can be exported as a descriptor");
+    const uint32_t lending = BERM_POOL_PRIVATE | BERM_POOL_USE_ON_OOM;
+    if ((options->traits & lending) == lending)
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_pool_create: PRIVATE and USE_ON_OOM exclude each other: a "
+                               "graph uses its memory at every launch");
     return BERM_OK;
 }
 

@@ -55,6 +55,16 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->imports = device->import_count;
     stats->imported_bytes = device->imported_bytes;
     stats->pinned_bytes = berm__pins_bytes(device);
+    const uint64_t *served = device->ladder.served;
+    stats->ladder = (berm_ladder_counts_t){.caches = served[BERM_STEP_CACHES],
+                                           .frees = served[BERM_STEP_FREES],
+                                           .pins = served[BERM_STEP_PINS],
+                                           .mapped = served[BERM_STEP_MAP],
+                                           .moved = served[BERM_STEP_MOVE],
+                                           .released = served[BERM_STEP_RELEASE],
+                                           .pressure = served[BERM_STEP_PRESSURE],
+                                           .waited = served[BERM_STEP_WAIT],
+                                           .others = served[BERM_STEP_OTHERS]};
     stats->decay_ticks = device->decay.ticks;
     stats->decayed_bytes = device->decay.decayed_bytes;
     stats->plans = atomic_load(&device->plans.made);
@@ -157,7 +167,7 @@ berm_status_t berm_largest_obtainable_read(int ordinal, berm_stream_t stream,
         status = berm__drv_status(
             BERM_DRV_CALL(device->gpu.drv, OTHER, mem_get_info, &free_bytes, &total_bytes));
     if (status == BERM_OK)
-        *size_bytes = berm__device_obtainable(device, pool_look(device, stream), free_bytes);
+        *size_bytes = berm__device_obtainable(device, pool_look(device, stream), free_bytes).bytes;
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
     if (status != BERM_OK)

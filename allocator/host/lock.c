@@ -16,7 +16,8 @@
 #if BERM_CHECK_LEVEL >= 1
 
 static const char *const rank_names[] = {
-    "INSTANCE", "ROUTE", "DEVICE", "STREAM", "POOL", "SEGMENT", "FIGURES", "TICKER", "HOST", "LOG",
+    "INSTANCE", "ROUTE",   "DEVICE", "STREAM",   "POOL", "SEGMENT",
+    "FIGURES",  "TICKER",  "CALLBACK", "HOST", "LOG",
 };
 
 enum {
@@ -192,6 +193,10 @@ void berm__cond_destroy(berm_cond_t *cond) {
 
 void berm__cond_signal(berm_cond_t *cond) {
     (void)pthread_cond_signal(&cond->cond);
+}
+
+void berm__cond_broadcast(berm_cond_t *cond) {
+    (void)pthread_cond_broadcast(&cond->cond);
 }
 
 BERM_NO_THREAD_ANALYSIS void berm__cond_wait(berm_cond_t *cond, berm_mutex_t *mutex,

@@ -36,6 +36,7 @@ typedef enum berm_lock_rank {
     BERM_LOCK_SEGMENT, // writers of the address directory
     BERM_LOCK_FIGURES, // a device's figures
     BERM_LOCK_TICKER,  // start and end of a background thread
+    BERM_LOCK_CALLBACK, // the application's callbacks, and NVML
     BERM_LOCK_HOST,    // host memory
     BERM_LOCK_LOG,     // leaf
 } berm_lock_rank_t;
@@ -74,6 +75,7 @@ typedef struct berm_cond {
 void berm__cond_init(berm_cond_t *cond);
 void berm__cond_destroy(berm_cond_t *cond);
 void berm__cond_signal(berm_cond_t *cond);
+void berm__cond_broadcast(berm_cond_t *cond);
 // Gives the mutex back, sleeps until a signal or for `timeout_ns` (UINT64_MAX: no end), takes it
 // again. It may wake for no reason. No other lock is held.
 void berm__cond_wait(berm_cond_t *cond, berm_mutex_t *mutex, uint64_t timeout_ns)

@@ -30,6 +30,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__decay_set(&device->decay, BERM_DECAY_NEVER);
     berm__list_init(&device->spares);
     device->watch.device = device;
+    berm__callouts_init(&device->callouts);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
     berm__group_init_default(&device->group, device);
     return BERM_OK;
@@ -352,6 +353,7 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
     for (unsigned i = 0; i < device->phys.store_count; i++)
         berm__plain_spares_free(&device->phys.stores[i]);
     berm__phys_destroy(&device->phys);
+    berm__callouts_destroy(&device->callouts);
     berm__mutex_destroy(&device->figures_lock);
     berm__mutex_destroy(&device->streams_lock);
     berm__mutex_destroy(&device->lock);

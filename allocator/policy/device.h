@@ -19,16 +19,28 @@
 #include "core/addr_dir.h"
 #include "core/size_class.h"
 #include "host/lock.h"
+#include "policy/callout.h"
 #include "policy/decay.h"
 #include "policy/group.h"
+#include "policy/ladder.h"
 #include "policy/stream.h"
 #include "vmm/phys.h"
 #include "vmm/segment.h"
 
-// Log lines about failed requests, of one device and one cause.
+// Who set the limit.
+typedef enum berm_limit_source {
+    BERM_LIMIT_NONE,
+    BERM_LIMIT_OPTION,   // limit
+    BERM_LIMIT_FRACTION, // per_process_memory_fraction
+    BERM_LIMIT_CALL      // berm_limit_set
+} berm_limit_source_t;
+
+// Reports about failed requests, of one device, one call site and one cause.
 typedef struct berm_warned {
-    bool has_line;
-    uint64_t line_ns;  // when the last line was written
+    const void *site; // where the program called berm; NULL: not known
+    berm_status_t status;
+    bool is_used;
+    uint64_t line_ns;  // when the last was written
     uint64_t left_out; // failures since then without one
 } berm_warned_t;
 
@@ -36,6 +48,10 @@ typedef struct berm_warned {
 typedef struct berm_plans {
     atomic_uint_fast64_t made, dropped, requests, bytes, mappings, spent_ns;
 } berm_plans_t;
+
+enum {
+    BERM_WARNED_MAX = 16 // call sites; the one that is quiet longest makes room
+};
 
 typedef struct berm_device {
     berm_mutex_t lock;
@@ -47,6 +63,7 @@ typedef struct berm_device {
     bool remap_is_off, remap_is_alias;
     bool learns;
     uint64_t limit_bytes; // UINT64_MAX: none
+    berm_limit_source_t limit_source;
     // Under the lock.
     berm_phys_t phys;
     berm_group_t group;      // the default one
@@ -59,12 +76,14 @@ typedef struct berm_device {
     uint64_t pools_made;
     berm_list_t caches; // berm_cache_t.link
     berm_decay_t decay;
+    berm_ladder_t ladder;
+    berm_callouts_t callouts;
     struct berm_pool *pins_wanted; // a request wants its held pins announced; NULL: all pools'
     berm_list_t imports;           // berm_import_t.link (share.h)
     uint64_t import_count, imported_bytes;
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;
-    berm_warned_t warned[3]; // out of device memory, the limit, anything else
+    berm_warned_t warned[BERM_WARNED_MAX];
     // Under streams_lock, which is held to look a stream up or to change the list.
     berm_mutex_t streams_lock;
     berm_list_t streams;            // berm_stream_ref_t.link; removed with `lock` held as well

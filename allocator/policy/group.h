@@ -53,6 +53,8 @@ enum {
     BERM_GROUP_PLAIN = 1 << 3,
     // A network card may reach it, where the device can do that.
     BERM_GROUP_RDMA = 1 << 4,
+    // Its free memory serves a request for the default pool before that fails.
+    BERM_GROUP_USE_ON_OOM = 1 << 5,
 };
 
 typedef struct berm_group {

@@ -52,21 +52,27 @@ static uint64_t plain_run(berm_pool_t *pool) {
     return largest > BERM_SMALL_MAX_BYTES ? largest : 0;
 }
 
-uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
-                                 uint64_t driver_free_bytes) {
-    uint64_t granule_bytes = device->gpu.granule_bytes;
+berm_obtainable_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
+                                          uint64_t driver_free_bytes) {
+    unsigned lg = device->gpu.lg_granule;
     (void)berm__caches_drain(device);
     uint64_t now = pool != NULL ? berm__pool_largest_free(pool) : 0;
-    uint64_t granules = berm__phys_idle_granules(&device->phys);
+    uint64_t idle = berm__phys_idle_granules(&device->phys), whole = 0, free = 0;
     BERM_LIST_EACH (berm_pool_t, each, &device->pools, link) {
         (void)berm__deferred_process(each, NULL); // what has passed by now is no estimate
         (void)berm__small_flush_locking(each);
-        granules += berm__steal_obtainable(each);
-        granules += berm__aliased_granules(&each->aliased, device->phys.large_granules);
+        uint64_t most = berm__steal_obtainable(each);
+        whole += most;
+        free += berm__min_u64(berm__steal_free(each), most);
+        idle += berm__aliased_granules(&each->aliased, device->phys.large_granules);
     }
     if (pool != NULL && berm__pool_is_plain(pool))
         now = berm__max_u64(now, plain_run(pool));
-    uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes);
-    uint64_t bytes = (granules + growth / granule_bytes) * granule_bytes;
-    return berm__max_u64(now, servable_bytes(bytes));
+    uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes) >> lg;
+    uint64_t bytes = (idle + whole + growth) << lg;
+    return (berm_obtainable_t){.bytes = berm__max_u64(now, servable_bytes(bytes)),
+                               .idle_bytes = idle << lg,
+                               .free_bytes = free << lg,
+                               .awaited_bytes = (whole - free) << lg,
+                               .growth_bytes = growth << lg};
 }

@@ -195,10 +195,10 @@ static void pool_take(berm_pool_t *pool, bool takes_live, berm_list_t *announced
 static bool announced_call(berm_device_t *device, berm_list_t *announced) {
     if (berm__list_is_empty(announced))
         return false;
-    berm__mutex_unlock(&device->lock);
+    berm__callout_begin(device);
     BERM_LIST_EACH (berm_pin_t, pin, announced, announced_link)
         pin->callback(pin->arg, pin->addr, pin->size_bytes);
-    berm__mutex_lock(&device->lock);
+    berm__callout_end(device);
     bool may_edit = berm__device_edits_are_allowed(device);
     while (!berm__list_is_empty(announced)) {
         berm_pin_t *pin = BERM_CONTAINER_OF(announced->next, berm_pin_t, announced_link);

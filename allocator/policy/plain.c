@@ -213,7 +213,7 @@ static berm_status_t room_make(berm_device_t *device, uint64_t bytes, bool *has_
             berm__steal_device(device, NULL, (bytes - 1) / device->gpu.granule_bytes + 1, &taken);
     *has_progress = phys->reserved_bytes < reserved || taken > 0;
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
-        if (status == BERM_OK && !*has_progress)
+        if (status == BERM_OK && !*has_progress && !device->ladder.puts_off_waits)
             status = berm__steal_wait(pool, has_progress);
     return status;
 }

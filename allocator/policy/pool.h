@@ -260,9 +260,18 @@ berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *s
 // Locked, as all that follows where nothing else is said.
 uint64_t berm__pool_largest_free(berm_pool_t *pool);
 // The same when pages may move, streams be waited for, and memory grow to the limit or to what the
-// driver has free. `pool` may be NULL: a stream not seen yet. The context is current.
-uint64_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
-                                 uint64_t driver_free_bytes);
+// driver has free, with its price. `pool` may be NULL: a stream not seen yet. The context is
+// current.
+typedef struct berm_obtainable {
+    uint64_t bytes;
+    // What it is made of, in whole granules.
+    uint64_t idle_bytes;    // mapped nowhere
+    uint64_t free_bytes;    // pages that would move, perhaps after a wait for their own stream
+    uint64_t awaited_bytes; // pages that other streams are waited for
+    uint64_t growth_bytes;  // new
+} berm_obtainable_t;
+berm_obtainable_t berm__device_obtainable(berm_device_t *device, berm_pool_t *pool,
+                                          uint64_t driver_free_bytes);
 
 // --- the large path (large.c) ------------------------------------------------------------------
 

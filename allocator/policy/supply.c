@@ -258,7 +258,9 @@ static berm_status_t supply_step(supply_t *supply, bool *has_progress) {
     status = supply_steal(supply, has_progress);
     if (status == BERM_OK && !*has_progress)
         status = supply_foreign(supply, has_progress);
-    return status != BERM_OK || *has_progress ? status : others_wait(supply, has_progress);
+    if (status != BERM_OK || *has_progress || device->ladder.puts_off_waits)
+        return status;
+    return others_wait(supply, has_progress);
 }
 
 void berm__supply_undo(berm_pool_t *pool, const berm_demand_t *demand) {

@@ -223,6 +223,8 @@ berm_status_t berm__store_split_large(berm_store_t *store) {
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     berm_status_t status = berm__phys_release(
         phys, BERM_CONTAINER_OF(store->idle_large.next, berm_phys_handle_t, link));
+    if (status == BERM_OK)
+        phys->split_bytes += (uint64_t)phys->large_granules << phys->gpu->lg_granule;
     for (uint32_t i = 0; i < phys->large_granules && status == BERM_OK; i++)
         status = berm__store_create(store, 1);
     return status;
@@ -284,10 +286,13 @@ static berm_status_t strays_release(berm_phys_t *phys) {
 }
 
 berm_status_t berm__phys_release_idle(berm_phys_t *phys, uint64_t keep_bytes) {
-    berm_status_t status = strays_release(phys), leaving = berm__phys_release_leaving(phys);
+    berm_status_t status = BERM_OK, strays = strays_release(phys);
+    berm_status_t leaving = berm__phys_release_leaving(phys);
     for (unsigned i = phys->store_count; i-- > 0 && status == BERM_OK;)
         status = berm__store_release_idle(&phys->stores[i], keep_bytes);
-    return status != BERM_OK ? status : leaving;
+    if (status == BERM_OK)
+        status = leaving;
+    return status == BERM_OK ? strays : status;
 }
 
 berm_status_t berm__store_release_newest(berm_store_t *store, uint64_t small, uint64_t large) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML, as far as the report of a failed request asks for it: which processes hold memory of a
+// device. The library is opened at run time where there is one, and never needed.
+//
+// Locks: the owner's of the berm_nvml_t.
+#ifndef BERM_DRV_NVML_H
+#define BERM_DRV_NVML_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// As NVML has it (nvmlProcessInfo_t).
+typedef struct berm_nvml_process {
+    unsigned pid;
+    unsigned long long used_bytes; // BERM_NVML_UNKNOWN where the system does not say
+    unsigned gpu_instance, compute_instance;
+} berm_nvml_process_t;
+
+#define BERM_NVML_UNKNOWN UINT64_MAX
+
+typedef struct berm_nvml {
+    bool was_tried;
+    void *library; // NULL: none that can be used
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*handle_by_uuid)(const char *uuid, void **device);
+    int (*processes)(void *device, unsigned *count, berm_nvml_process_t *processes);
+} berm_nvml_t;
+
+// Opens libnvidia-ml.so.1, once: beside the driver where `driver` is a path, else by its name.
+void berm__nvml_open(berm_nvml_t *nvml, const char *driver);
+void berm__nvml_close(berm_nvml_t *nvml);
+
+// The processes of the device with this UUID, at most `capacity`; -1 where they cannot be known.
+int berm__nvml_processes(const berm_nvml_t *nvml, const unsigned char uuid[16],
+                         berm_nvml_process_t *processes, unsigned capacity);
+
+#endif
