@@ -294,27 +294,69 @@ nvml_result_t nvmlDeviceGetMemoryInfo_v2(nvml_device_t *device, nvml_memory_v2_t
     return result;
 }
 
-// --- not modelled --------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
-// Other processes hold memory on the device without being any.
+typedef struct nvml_process_v1 {
+    unsigned pid;
+    unsigned long long used_bytes;
+} nvml_process_v1_t; // nvmlProcessInfo_v1_t
+
+typedef struct nvml_process {
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance;
+} nvml_process_t; // nvmlProcessInfo_t, nvmlProcessInfo_v2_t
+
+enum {
+    OTHER_PID = 1 // of whoever holds what the device says is held outside
+};
+
+// What "other processes" hold, as one process; none where they hold nothing.
+static nvml_result_t outside_read(const nvml_device_t *device, unsigned *count,
+                                  const void *processes, unsigned long long *outside_bytes) {
+    int number = device_number(device);
+    simcuda_ledger_t ledger;
+    nvml_memory_t memory;
+    if (count == NULL || number < 0)
+        return NVML_INVALID_ARGUMENT;
+    nvml_result_t result = nvmlDeviceGetMemoryInfo(&devices[number], &memory);
+    if (result != NVML_OK)
+        return result;
+    simcuda_ledger_read(number, &ledger);
+    *outside_bytes =
+        memory.used_bytes > ledger.used_bytes ? memory.used_bytes - ledger.used_bytes : 0;
+    unsigned room = *count;
+    *count = *outside_bytes > 0;
+    if (room < *count)
+        return NVML_INSUFFICIENT_SIZE;
+    return *count > 0 && processes == NULL ? NVML_INVALID_ARGUMENT : NVML_OK;
+}
+
 nvml_result_t nvmlDeviceGetComputeRunningProcesses(nvml_device_t *device, unsigned *count,
                                                    void *processes) {
-    (void)processes;
-    if (count == NULL || device_number(device) < 0)
-        return NVML_INVALID_ARGUMENT;
-    *count = 0;
-    return NVML_OK;
+    unsigned long long outside_bytes = 0;
+    nvml_result_t result = outside_read(device, count, processes, &outside_bytes);
+    if (result == NVML_OK && outside_bytes > 0)
+        *(nvml_process_v1_t *)processes = (nvml_process_v1_t){OTHER_PID, outside_bytes};
+    return result;
 }
 
 nvml_result_t nvmlDeviceGetComputeRunningProcesses_v2(nvml_device_t *device, unsigned *count,
                                                       void *processes) {
-    return nvmlDeviceGetComputeRunningProcesses(device, count, processes);
+    unsigned long long outside_bytes = 0;
+    nvml_result_t result = outside_read(device, count, processes, &outside_bytes);
+    if (result == NVML_OK && outside_bytes > 0) // instances: none, all bits set
+        *(nvml_process_t *)processes =
+            (nvml_process_t){OTHER_PID, outside_bytes, UINT32_MAX, UINT32_MAX};
+    return result;
 }
 
 nvml_result_t nvmlDeviceGetComputeRunningProcesses_v3(nvml_device_t *device, unsigned *count,
                                                       void *processes) {
-    return nvmlDeviceGetComputeRunningProcesses(device, count, processes);
+    return nvmlDeviceGetComputeRunningProcesses_v2(device, count, processes);
 }
+
+// --- not modelled --------------------------------------------------------------------------------
 
 nvml_result_t nvmlDeviceGetNvLinkRemoteDeviceType(nvml_device_t *device, unsigned link, int *type) {
     (void)device;

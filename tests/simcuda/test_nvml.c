@@ -80,6 +80,17 @@ Test(nvml, tells_memory_and_processes) {
     simcuda_ledger_t ledger;
     simcuda_ledger_read(0, &ledger);
     cr_assert(ledger.contexts_retained == 0, "the borrowed context was given back");
+    // What is held outside is one process.
+    struct {
+        unsigned pid;
+        unsigned long long used_bytes;
+    } process = {0};
+    count = 0;
+    cr_assert(get_processes(device, &count, NULL) == 7 && count == 1, "too small a buffer");
+    cr_assert(get_processes(device, &count, NULL) != 0, "no buffer");
+    cr_assert(get_processes(device, &count, &process) == 0 && count == 1);
+    cr_assert(process.pid == 1 && process.used_bytes == (unsigned long long)3 << 30);
+    cr_assert(simcuda_outside_set(0, 0) == 0);
     cr_assert(get_processes(device, &count, NULL) == 0 && count == 0);
     cr_assert(get_memory(NULL, &memory) != 0);
 }

@@ -3,7 +3,9 @@
 #include <criterion/criterion.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "berm_introspect.h"
 #include "host/log.h"
@@ -82,28 +84,233 @@ static uint64_t now_read(void *context) {
     return now_ns;
 }
 
-// A device and a cause have one line a second, which counts what had none.
+// One call site.
+__attribute__((noinline)) static berm_status_t alloc_here(uint64_t size_bytes) {
+    berm_addr_t out = 0;
+    berm_status_t status = berm_alloc(size_bytes, 0, NULL, &out);
+    cr_assert(status != BERM_OK && out == 0);
+    return status;
+}
+
+// A device, a call site and a cause have one line a second, which counts what had none.
 Test(report, lines_are_a_second_apart) {
     berm_addr_t out = 0;
     heap_fixture_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB, .berm = "limit:32M"});
     berm__log_sink_set(line_keep, NULL);
     cr_assert(berm_clock_set(now_read, NULL) == BERM_OK);
     for (int i = 0; i < 5; i++)
-        cr_assert(berm_alloc(40 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+        cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT);
     cr_assert(strchr(lines, '\n') == lines + strlen(lines) - 1, "one line: '%s'", lines);
     lines[0] = '\0';
     now_ns = 999999999;
-    cr_assert(berm_alloc(40 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT);
     cr_assert(lines[0] == '\0', "'%s'", lines);
+    cr_assert(berm_alloc(40 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    cr_assert(strstr(lines, "40.0 MiB wanted") != NULL, "another call has its own: '%s'", lines);
+    lines[0] = '\0';
     cr_assert(berm_limit_set(0, UINT64_MAX) == BERM_OK);
-    cr_assert(berm_alloc(80 * MIB, 0, NULL, &out) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(alloc_here(80 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
     cr_assert(strstr(lines, "80.0 MiB wanted") != NULL, "another cause has its own: '%s'", lines);
     lines[0] = '\0';
     now_ns = 1000000000;
     cr_assert(berm_limit_set(0, 32 * MIB) == BERM_OK);
-    cr_assert(berm_alloc(40 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT);
     cr_assert(strstr(lines, "(5 more such since the last line)") != NULL, "'%s'", lines);
     (void)berm_clock_set(NULL, NULL);
+    BERM_TEST_END_INSIDE();
+}
+
+// More call sites than there are records: each failure still has its line.
+Test(report, many_causes) {
+    heap_fixture_begin(&(heap_fixture_options_t){.berm = "limit:32M"});
+    berm__log_sink_set(line_keep, NULL);
+    berm_device_t *device = (heap_free(heap_alloc(512, NULL), NULL), heap_device());
+    for (unsigned i = 0; i < BERM_WARNED_MAX; i++)
+        device->warned[i] = (berm_warned_t){.site = &device->warned[i],
+                                            .status = BERM_ERROR_LIMIT,
+                                            .is_used = true,
+                                            .line_ns = 5 + i};
+    cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT);
+    cr_assert(strstr(lines, "40.0 MiB wanted") != NULL);
+    cr_assert(device->warned[0].site != &device->warned[0], "the one quiet longest went");
+    BERM_TEST_END_INSIDE();
+}
+
+// --- the report ----------------------------------------------------------------------------------
+
+static char report_text[8192];
+static unsigned report_count;
+static berm_status_t report_status;
+
+static void report_keep(void *context, berm_status_t status, const char *text) {
+    cr_assert(context == &report_count);
+    (void)snprintf(report_text, sizeof report_text, "%s", text);
+    report_status = status;
+    report_count++;
+}
+
+static void text_expect(const char *part) {
+    cr_assert(strstr(report_text, part) != NULL, "'%s' is not in '%s'", part, report_text);
+}
+
+static void report_begin(const heap_fixture_options_t *options) {
+    heap_fixture_begin(options);
+    berm__log_sink_set(line_keep, NULL);
+    cr_assert(berm_report_set(report_keep, &report_count) == BERM_OK);
+}
+
+// The line first, then where the memory is, and what would have made it fit.
+Test(report, says_where_the_memory_is) {
+    report_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB});
+    void *stream = heap_stream_create();
+    (void)heap_alloc(10 * MIB, NULL);
+    (void)heap_alloc(3 * MIB, stream);
+    heap_free(heap_alloc(6 * MIB, stream), stream);
+    cr_assert(simcuda_outside_set(0, 32 * MIB) == 0);
+    cr_assert(alloc_here(30 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(report_count == 1 && report_status == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    size_t length = strcspn(report_text, "\n");
+    cr_assert(strlen(berm_error_message()) == length &&
+                  strncmp(report_text, berm_error_message(), length) == 0,
+              "the line comes first: '%s'", report_text);
+    text_expect("out of device memory (cuMemCreate returned 2)");
+    text_expect("request     30.0 MiB (31457280 bytes, aligned to 512) on device 0, default pool, "
+                "stream 0x0");
+    text_expect("called from 0x");
+    text_expect("+0x"); // the module of the call
+    text_expect("refused by  cuMemCreate, for device memory: it returned 2");
+    text_expect("live 13.0 MiB in 2 blocks, allocated 13.0 MiB, awaited 0.0 MiB");
+    text_expect("limit       none");
+    text_expect("held outside berm 32.0 MiB");
+    text_expect("10.0 MiB in 1 block, of 10.0 MiB reserved: default pool, stream 0x0");
+    text_expect("3.0 MiB in 1 block, of ");
+    text_expect("10.0 MiB in 1 block of at most 16.0 MiB");
+    text_expect("MiB more of live blocks freed, or ");
+    text_expect("MiB less held outside berm");
+    text_expect("processes   pid 1 32.0 MiB");
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+}
+
+// What it says would make it fit does.
+Test(report, the_limit_that_would_do) {
+    berm_addr_t out = 0;
+    report_begin(&(heap_fixture_options_t){.berm = "per_process_memory_fraction:0.125"});
+    (void)heap_alloc(20 * MIB, NULL);
+    cr_assert(alloc_here(16 * MIB) == BERM_ERROR_LIMIT);
+    text_expect("limit       32.0 MiB, set by the option per_process_memory_fraction");
+    text_expect("4.0 MiB more of live blocks freed, or a limit of 36.0 MiB");
+    cr_assert(strstr(report_text, "refused by") == NULL, "no call was: '%s'", report_text);
+    cr_assert(berm_limit_set(0, 36 * MIB) == BERM_OK);
+    cr_assert(alloc_here(17 * MIB) == BERM_ERROR_LIMIT);
+    cr_assert(berm_alloc(16 * MIB, 0, NULL, &out) == BERM_OK);
+    cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT && report_count == 1, "once a second");
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+}
+
+// The price of the largest that could be had: what is idle, would move, is waited for, is new.
+Test(report, the_price) {
+    report_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB, .berm = "growth_handle:2M"});
+    void *stream = heap_stream_create(), *other = heap_stream_create();
+    (void)heap_alloc(20 * MIB, NULL);
+    berm_addr_t awaited = heap_alloc(8 * MIB, stream), freed = heap_alloc(12 * MIB, stream);
+    uint64_t gate;
+    simcuda_access_t access = {awaited, 8 * MIB, 1};
+    cr_assert(simcuda_gate(other, &access, 1, &gate) == 0);
+    heap_free(awaited, other);
+    heap_free(freed, stream);
+    cr_assert(alloc_here(80 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    text_expect("obtainable 44.0 MiB: idle 0.0 MiB, moved 12.0 MiB, after waits 8.0 MiB, new 24.0 "
+                "MiB");
+    text_expect("to fit      a device with more memory: this one has 64.0 MiB");
+    cr_assert(simcuda_gate_open(gate) == 0);
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+}
+
+// A request from a pool of the caller's is told of that pool.
+Test(report, of_a_pool_of_the_callers) {
+    const berm_pool_id_t id = {3, 4};
+    const berm_pool_options_t pinned = {.size = sizeof pinned, .traits = BERM_POOL_PINNED};
+    berm_addr_t block = 0, out = 0;
+    report_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB});
+    cr_assert(berm_pool_create(0, id, &pinned) == BERM_OK);
+    cr_assert(berm_alloc_from(id, 24 * MIB, 512, 0, NULL, &block) == BERM_OK);
+    (void)heap_alloc(36 * MIB, NULL);
+    heap_free(block, NULL);
+    cr_assert(berm_alloc_from(id, 30 * MIB, 512, 0, NULL, &out) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    report_expect("largest obtainable 24.0 MiB");
+    text_expect("pool 3:4, stream 0x0");
+    text_expect("largest     free 24.0 MiB");
+    cr_assert(alloc_here(30 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    report_expect("largest obtainable 4.0 MiB");
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+}
+
+// The driver's ceilings read as a lack of memory; where memory is free it is none.
+Test(report, a_ceiling_is_no_lack_of_memory) {
+    report_begin(&(heap_fixture_options_t){.berm = "growth_handle:2M"});
+    (void)heap_alloc(4 * MIB, NULL);
+    cr_assert(simcuda_fault_nth("cuMemCreate", 1, 0, 2) == 0);
+    cr_assert(alloc_here(20 * MIB) == BERM_ERROR_CEILING);
+    text_expect("the driver's number of handles, mappings or files is used up (cuMemCreate returned "
+                "2)");
+    text_expect("ulimit -n");
+    cr_assert(alloc_here(240 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY, "too close to tell");
+    simcuda_faults_clear();
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+}
+
+static unsigned nested;
+
+static void report_call_berm(void *context, berm_status_t status, const char *text) {
+    berm_addr_t out;
+    nested++;
+    cr_assert(context == NULL && status == BERM_ERROR_LIMIT && text[0] != '\0');
+    cr_assert(berm_alloc(50 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    heap_free(heap_alloc(MIB, NULL), NULL);
+}
+
+// A callback may call berm; the message is that of the request.
+Test(report, a_callback_may_call_berm) {
+    heap_fixture_begin(&(heap_fixture_options_t){.berm = "limit:32M"});
+    berm__log_sink_set(line_keep, NULL);
+    cr_assert(berm_report_set(report_call_berm, NULL) == BERM_OK);
+    cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT && nested == 1);
+    report_expect("40.0 MiB wanted");
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+    BERM_TEST_END_INSIDE();
+}
+
+// The option names a file, to which reports are appended; one that cannot be written is logged.
+Test(report, into_a_file) {
+    char path[] = "/tmp/berm_report_XXXXXX", text[8192];
+    int file = mkstemp(path);
+    cr_assert(file >= 0);
+    heap_fixture_begin(&(heap_fixture_options_t){.berm = "limit:32M"});
+    berm__log_sink_set(line_keep, NULL);
+    cr_assert(berm_option_set("oom_report", path) == BERM_OK);
+    cr_assert(alloc_here(40 * MIB) == BERM_ERROR_LIMIT);
+    berm_addr_t out;
+    cr_assert(berm_alloc(44 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    ssize_t length = read(file, text, sizeof text - 1);
+    cr_assert(length > 0);
+    text[length] = '\0';
+    cr_assert(strncmp(text, "40.0 MiB wanted", 15) == 0 && strstr(text, "\n44.0 MiB wanted") != NULL,
+              "'%s'", text);
+    cr_assert(strstr(lines, "holders") == NULL, "the log has the line only");
+    cr_assert(berm_option_set("oom_report", "/no such/folder") == BERM_OK);
+    cr_assert(berm_alloc(46 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    cr_assert(strstr(lines, "oom_report: '/no such/folder' does not take the report") != NULL);
+    cr_assert(berm_option_set("oom_report", "") == BERM_OK);
+    lines[0] = '\0';
+    cr_assert(berm_option_set("log", "info") == BERM_OK);
+    cr_assert(berm_alloc(48 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
+    cr_assert(strstr(lines, "limit       32.0 MiB, set by the option limit") != NULL, "'%s'", lines);
+    cr_assert(close(file) == 0 && unlink(path) == 0);
     BERM_TEST_END_INSIDE();
 }
 
