@@ -9,7 +9,7 @@
 
 // What the pins in the table add up to.
 typedef struct pin_sums {
-    uint64_t count, held_count, held_blocks;
+    uint64_t count, held_count, over_count, held_blocks;
     uint64_t of_handles; // handles under each pin
 } pin_sums_t;
 
@@ -43,7 +43,10 @@ static int pin_sum(const berm_audit_t *audit, const berm_list_t *bucket, const b
     uint64_t at = berm__segment_granule_of(segment, offset);
     uint64_t last = berm__segment_granule_of(segment, offset + pin->size_bytes - 1);
     sums->count++;
-    sums->held_count += pin->is_held && !pin->is_announced;
+    sums->held_count += pin->is_held && !pin->is_announced && !pin->is_over;
+    sums->over_count += pin->is_over;
+    if (pin->is_over && !pin->is_held)
+        return berm__audit_fail(audit, 27, pin->addr, "a pin is over on a block that is not held");
     for (const berm_phys_handle_t *before = NULL; at <= last; before = segment->handle_of[at++]) {
         if (segment->handle_of[at] == before)
             continue;
@@ -75,12 +78,14 @@ static int pool_pins_check(const berm_audit_t *audit, const berm_pool_t *pool, p
     }
     uint64_t count = sums->count - before.count, held = sums->held_count - before.held_count;
     uint64_t held_counted = atomic_load(&((berm_pool_t *)(uintptr_t)pool)->pins.held_count);
-    if (count == pool->pins.count && held == held_counted)
+    uint64_t over = sums->over_count - before.over_count;
+    uint64_t over_counted = atomic_load(&((berm_pool_t *)(uintptr_t)pool)->pins.over_count);
+    if (count == pool->pins.count && held == held_counted && over == over_counted)
         return 0;
     return berm__audit_fail(audit, 27, 0,
-                            "a pool has %" PRIu64 " pins, %" PRIu64 " of them held; %" PRIu64
-                            " and %" PRIu64 " are counted",
-                            count, held, pool->pins.count, held_counted);
+                            "a pool has %" PRIu64 " pins, %" PRIu64 " of them held, %" PRIu64
+                            " over; %" PRIu64 ", %" PRIu64 " and %" PRIu64 " are counted",
+                            count, held, over, pool->pins.count, held_counted, over_counted);
 }
 
 int berm__audit_pins(const berm_audit_t *audit) {

@@ -318,8 +318,11 @@ static void pool_close(berm_device_t *device, berm_pool_t *pool, bool is_quiet) 
 
 // Nothing is unmapped while the device may still use it: false if that cannot be known, and then
 // what is mapped is left to the end of the process. One error that passes does not stop a closing.
+// Where nothing is held there is nothing to wait for, which a capture would be broken by.
 static bool device_quiesce(berm_device_t *device) {
     berm_cu_result_t result = BERM_CU_UNKNOWN;
+    if (device->phys.handle_count == 0 && berm__list_is_empty(&device->imports))
+        return true;
     for (int attempt = 0; attempt < 2 && result != BERM_CU_SUCCESS; attempt++)
         result = berm__gpu_synchronize(&device->gpu);
     return result == BERM_CU_SUCCESS || berm__drv_status(result) == BERM_ERROR_DEVICE_LOST;

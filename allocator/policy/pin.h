@@ -16,7 +16,8 @@
 // Invariants (docs/invariants.md):
 //   I27  a pin is of a LIVE, CACHED, AWAITED or HELD block, and the other way round: what is HELD,
 //        or marked as pinned, has a pin; a handle's pins are those that cover it; a pool's
-//        pinned_bytes is the sum of its handles that have any
+//        pinned_bytes is the sum of its handles that have any, held_count and over_count the
+//        numbers of its pins of either kind
 //
 // Locks: the pool's. A pin is taken or ended, but for a free that holds its block, with the
 // device's held as well, since what is free then may have to go back to the driver. No driver calls

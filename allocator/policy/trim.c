@@ -36,9 +36,11 @@ berm_status_t berm__device_trim(berm_device_t *device, uint64_t keep_bytes,
     status = berm__device_edits_check(device);
     if (status == BERM_OK && device->released_count > 0)
         status = berm__groups_reap(device, true);
-    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
+        berm__pins_settle(pool);
         if (status == BERM_OK && berm__group_may_move(pool->group))
             status = pool_quiesce(pool);
+    }
     unsigned lg = device->gpu.lg_granule;
     while (status == BERM_OK) {
         uint64_t cached = berm__device_cached_bytes(device), taken = 0;

@@ -156,6 +156,39 @@ Test(ipc, a_close_breaks_no_capture, .timeout = 60) {
     other_finish(&other);
 }
 
+// What a stop cannot close, since a capture goes on, is closed by the next run: the driver would not
+// open it twice.
+Test(ipc, a_stop_in_a_capture_forgets_nothing, .timeout = 60) {
+    other_process_t other = other_process_start("exporter", 0, SOCK_STREAM);
+    message_t messages[BLOCKS];
+    berm_addr_t addr, again;
+    messages_receive(&other, messages);
+    begin(0);
+    void *stream = heap_stream_create();
+    heap_free(heap_alloc(BLOCK_BYTES, stream), stream); // berm has seen it
+    EXPECT(BERM_OK, berm_trim(0, 0, NULL));
+    EXPECT(BERM_OK, berm_ipc_open(messages[0].handle, 0, messages[0].offset_bytes, &addr));
+    heap_capture_begin(stream, HEAP_CAPTURE_GLOBAL);
+    EXPECT(BERM_OK, berm_shutdown(NULL));
+    cr_assert(heap_capture_is_whole(stream) && simcuda_calls("cuIpcCloseMemHandle") == 0);
+    EXPECT(BERM_OK, berm_init(heap_fixture_conf("backing:plain")));
+    EXPECT(BERM_OK, berm_ipc_open(messages[0].handle, 0, messages[0].offset_bytes, &again));
+    cr_assert(again == addr, "it is open still");
+    EXPECT(BERM_OK, berm_shutdown(NULL)); // once more
+    heap_capture_drop(stream);
+    EXPECT(BERM_OK, berm_init(heap_fixture_conf("backing:plain")));
+    for (int i = 0; i < BLOCKS; i++) {
+        EXPECT(BERM_OK, berm_ipc_open(messages[i].handle, 0, messages[i].offset_bytes, &addr));
+        at(addr)[5] = 7;
+    }
+    EXPECT(BERM_OK, berm_shutdown(NULL));
+    cr_assert(simcuda_calls("cuIpcCloseMemHandle") == 1);
+    other_process_tell(other.socket_fd);
+    other_process_hear(other.socket_fd);
+    BERM_TEST_END();
+    other_finish(&other);
+}
+
 Test(ipc, bad_arguments) {
     message_t message = {.offset_bytes = 7};
     berm_addr_t addr = 7;

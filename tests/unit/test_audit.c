@@ -395,6 +395,8 @@ MUTATION(I27_pins_are_on_blocks_and_handles) {
     BREAKS(27, of_slot->slab->pins, 0);
     BREAKS(27, heap.pool->pins.count, 2);
     BREAKS(27, heap.pool->pins.held_count, 3);
+    BREAKS(27, heap.pool->pins.over_count, 1);
+    BREAKS(27, of_live->is_over, true);
     BREAKS(27, heap.pool->pins.pinned_bytes, 0);
     berm_phys_handle_t *handle =
         heap.segment->handle_of[berm__segment_granule_of(heap.segment, live - heap.segment->base)];

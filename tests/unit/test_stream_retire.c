@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "berm_introspect.h"
-#include "tests/support/heap_fixture.h"
+#include "tests/support/heap_inside.h"
 
 static berm_stats_t stats_read(void) {
     berm_stats_t stats = {.size = sizeof stats};
@@ -56,4 +56,21 @@ Test(stream_retire, lives_are_flat) {
 
 Test(stream_retire, lives_are_flat_with_thread_caches) {
     lives_are_flat(1);
+}
+
+// A retirement that fails has changed nothing: the thread goes on with its cache.
+Test(stream_retire, a_failure_leaves_the_caches) {
+    heap_fixture_begin(&(heap_fixture_options_t){.has_caches = 1});
+    void *stream = heap_stream_create();
+    berm_addr_t block = heap_alloc(3 << 20, stream);
+    heap_use(stream, block, 3 << 20, 1000000);
+    heap_free(block, stream);
+    cr_assert(simcuda_fault_nth("cuEventSynchronize", 1, 1, 999) == 0);
+    cr_assert(berm_stream_retire(0, stream) == BERM_ERROR_DRIVER);
+    BERM_LIST_EACH (const berm_cache_t, cache, &heap_device()->caches, link)
+        cr_assert(!cache->is_retired && !atomic_load(&cache->claimed));
+    cr_assert(!heap_pool(stream)->stream->is_retired);
+    heap_free(heap_alloc(3 << 20, stream), stream);
+    cr_assert(berm_stream_retire(0, stream) == BERM_OK);
+    BERM_TEST_END_INSIDE();
 }
