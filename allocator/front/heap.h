@@ -31,7 +31,7 @@ typedef struct berm_heap {
     atomic_uint_fast64_t hit_epoch; // the same where hits need no second look (hit.h), else 0
     atomic_bool is_forked;
     atomic_bool audits;            // options.audit, read on every call
-    atomic_uint_fast64_t decay_ms; // options.decay_ms, read by the background thread
+    atomic_uint_fast64_t decay_ms; // the shorter of the options', for the background thread
     // Under the lock; constant while running, but for what can be set at run time.
     berm_options_t options;
     // Constant while running.

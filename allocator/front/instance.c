@@ -49,7 +49,9 @@ static void device_options_apply(berm_device_t *device, bool has_new_limit) {
     device->remap_is_off = options->remap == BERM_REMAP_OFF;
     device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
     device->gpu.syncs_edits = options->sync_edits;
-    berm__decay_set(&device->decay, options->decay_ms);
+    bool is_half_life = options->decay_half_life_ms != UINT64_MAX;
+    berm__decay_set(&device->decay,
+                    is_half_life ? options->decay_half_life_ms : options->decay_ms, is_half_life);
     device->learns = options->learned_placement;
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
         if (!device->learns)
@@ -79,7 +81,8 @@ void berm__heap_options_apply(bool has_new_limit) {
         device_options_apply(device, has_new_limit);
         berm__mutex_unlock(&device->lock);
     }
-    atomic_store(&berm__heap.decay_ms, options->decay_ms);
+    atomic_store(&berm__heap.decay_ms,
+                 berm__min_u64(options->decay_ms, options->decay_half_life_ms));
     berm__background_wake();
 }
 
@@ -103,7 +106,8 @@ static berm_status_t start_locked(const char *options) {
         return berm__error_set(BERM_ERROR_OUT_OF_HOST_MEMORY, "no host memory to start");
     }
     atomic_store(&heap->audits, heap->options.audit || BERM_AUDIT_ON);
-    atomic_store(&heap->decay_ms, heap->options.decay_ms);
+    atomic_store(&heap->decay_ms,
+                 berm__min_u64(heap->options.decay_ms, heap->options.decay_half_life_ms));
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
     hit_epoch_set();
     berm__background_start();

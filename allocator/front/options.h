@@ -42,6 +42,7 @@ typedef struct berm_options {
     uint64_t handle_bytes;  // a power of two; the granule if that is larger
     bool sync_edits;
     uint64_t decay_ms; // UINT64_MAX: never
+    uint64_t decay_half_life_ms; // UINT64_MAX: decay_ms holds
     bool learned_placement;
     bool background_thread;
     bool thread_cache;

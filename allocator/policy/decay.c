@@ -17,11 +17,13 @@ enum {
     SHORT_LEAST = 64  // ... or so many granules
 };
 
-void berm__decay_set(berm_decay_t *decay, uint64_t time_ms) {
-    if (decay->step_ns != 0 && decay->time_ms == time_ms)
+void berm__decay_set(berm_decay_t *decay, uint64_t time_ms, bool is_half_life) {
+    if (decay->step_ns != 0 && decay->time_ms == time_ms && decay->is_half_life == is_half_life)
         return;
-    *decay = (berm_decay_t){
-        .time_ms = time_ms, .ticks = decay->ticks, .decayed_bytes = decay->decayed_bytes};
+    *decay = (berm_decay_t){.time_ms = time_ms,
+                            .is_half_life = is_half_life,
+                            .ticks = decay->ticks,
+                            .decayed_bytes = decay->decayed_bytes};
     if (time_ms == BERM_DECAY_NEVER || !berm__mul_checked(time_ms, 1000000, &decay->time_ns))
         decay->time_ns = BERM_DECAY_NEVER;
     decay->step_ns = berm__max_u64(decay->time_ns / BERM_DECAY_STEPS, 1);
@@ -31,6 +33,18 @@ void berm__decay_set(berm_decay_t *decay, uint64_t time_ms) {
 static double share_kept(unsigned age) {
     double x = (double)age / BERM_DECAY_STEPS;
     return 1 - x * x * x * (10 - x * (15 - 6 * x));
+}
+
+// 2^-(steps / BERM_DECAY_STEPS)
+static double share_halved(uint64_t steps) {
+    double share = 1, power = 0.99654026282786775; // 2^-(1/200)
+    _Static_assert(BERM_DECAY_STEPS == 200, "the power is of one step");
+    if (steps >= 64 * (uint64_t)BERM_DECAY_STEPS)
+        return 0;
+    for (; steps > 0; steps /= 2, power *= power)
+        if (steps % 2 != 0)
+            share *= power;
+    return share;
 }
 
 static void backlog_shift(berm_decay_t *decay, uint64_t steps) {
@@ -54,12 +68,16 @@ uint64_t berm__decay_advance(berm_decay_t *decay, uint64_t now_ns, uint64_t idle
     uint64_t steps = (now_ns - decay->epoch_ns) / decay->step_ns;
     decay->has_begun = true;
     decay->epoch_ns += steps * decay->step_ns;
-    backlog_shift(decay, steps);
-    if (idle_bytes > decay->seen_bytes)
-        decay->backlog[BERM_DECAY_STEPS - 1] += idle_bytes - decay->seen_bytes;
+    uint64_t new_bytes = idle_bytes > decay->seen_bytes ? idle_bytes - decay->seen_bytes : 0;
     double keep = 0;
-    for (unsigned i = 0; i < BERM_DECAY_STEPS; i++)
-        keep += (double)decay->backlog[i] * share_kept(BERM_DECAY_STEPS - 1 - i);
+    if (decay->is_half_life) {
+        keep = decay->kept_bytes = decay->kept_bytes * share_halved(steps) + (double)new_bytes;
+    } else {
+        backlog_shift(decay, steps);
+        decay->backlog[BERM_DECAY_STEPS - 1] += new_bytes;
+        for (unsigned i = 0; i < BERM_DECAY_STEPS; i++)
+            keep += (double)decay->backlog[i] * share_kept(BERM_DECAY_STEPS - 1 - i);
+    }
     // Bytes that are in use again keep their age as far as the curve would have kept them: a loop
     // that takes and gives the same memory back does not make all of it new each time.
     decay->seen_bytes = berm__max_u64((uint64_t)keep, idle_bytes);
@@ -141,6 +159,8 @@ berm_status_t berm__decay_tick(berm_device_t *device, bool is_short) {
     berm_status_t status = streams_look(device);
     uint64_t idle = idle_bytes(device), before = device->phys.released_bytes;
     uint64_t keep_bytes = berm__decay_advance(decay, now_ns, idle);
+    if (decay->is_half_life && keep_bytes < device->gpu.granule_bytes)
+        keep_bytes = 0; // else the last one would stay for ever
     uint64_t due_bytes = idle > keep_bytes ? idle - keep_bytes : 0;
     if (is_short)
         due_bytes = berm__min_u64(due_bytes, short_bytes(device));

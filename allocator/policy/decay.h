@@ -12,6 +12,10 @@
 //            |        '-.._
 //          0 +--------------''--  x       after three half-lives nothing of it is held
 //
+// With a half-life instead (decay_half_life_ms) the curve is exponential: of what is idle, half goes
+// in one half-life, half of the rest in the next, whatever its age; after three an eighth is held.
+// What is left when that is less than a granule goes at once.
+//
 // Age counts from the first tick that sees the bytes idle, so a bound on what is held is kept as
 // long as ticks come about once a step: those of the background thread do. A tick never waits for
 // the device (but where cuMemFree of plain memory, or sync_edits, does), and takes only what no
@@ -34,6 +38,8 @@ enum {
 
 typedef struct berm_decay {
     uint64_t time_ms;    // as set: 0: at once; BERM_DECAY_NEVER
+    bool is_half_life;   // the time is a half-life
+    double kept_bytes;   // with a half-life: how many may be kept
     uint64_t time_ns;    // the same
     uint64_t step_ns;    // at least 1
     bool has_begun;      // there was a tick
@@ -46,9 +52,9 @@ typedef struct berm_decay {
 
 struct berm_device;
 
-// Sets the time, in milliseconds (BERM_DECAY_NEVER: never). Unless that is the time it has already,
-// all that is idle counts as idle from the next tick.
-void berm__decay_set(berm_decay_t *decay, uint64_t time_ms);
+// Sets the time, in milliseconds (BERM_DECAY_NEVER: never), or the half-life. Unless that is what it
+// has already, all that is idle counts as idle from the next tick.
+void berm__decay_set(berm_decay_t *decay, uint64_t time_ms, bool is_half_life);
 
 // Whether a step has begun since the last tick.
 bool berm__decay_is_due(const berm_decay_t *decay, uint64_t now_ns);

@@ -27,7 +27,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__list_init(&device->streams);
     berm__list_init(&device->caches);
     berm__list_init(&device->imports);
-    berm__decay_set(&device->decay, BERM_DECAY_NEVER);
+    berm__decay_set(&device->decay, BERM_DECAY_NEVER, false);
     berm__list_init(&device->spares);
     device->watch.device = device;
     berm__callouts_init(&device->callouts);

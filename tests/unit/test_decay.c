@@ -14,7 +14,7 @@ static const uint64_t second_ns = 1000000000;
 // 1,000,000 bytes become idle at once; what may be kept of them after `parts` of 1,000 of the time.
 static uint64_t kept_after(uint64_t parts) {
     berm_decay_t decay = {0};
-    berm__decay_set(&decay, 10000);
+    berm__decay_set(&decay, 10000, false);
     uint64_t start_ns = 77, keep_bytes = berm__decay_advance(&decay, start_ns, 1000000);
     cr_assert(keep_bytes == 1000000);
     for (uint64_t part = 5; part <= parts; part += 5) {
@@ -35,7 +35,7 @@ Test(decay, follows_the_curve) {
 
 Test(decay, is_due_once_a_step) {
     berm_decay_t decay = {0};
-    berm__decay_set(&decay, 200); // steps of a millisecond
+    berm__decay_set(&decay, 200, false); // steps of a millisecond
     cr_assert(berm__decay_is_due(&decay, 0));
     (void)berm__decay_advance(&decay, 0, 100);
     cr_assert(!berm__decay_is_due(&decay, 999999));
@@ -45,7 +45,7 @@ Test(decay, is_due_once_a_step) {
 
 Test(decay, what_is_used_for_a_while_keeps_most_of_its_age) {
     berm_decay_t decay = {0};
-    berm__decay_set(&decay, 200);
+    berm__decay_set(&decay, 200, false);
     cr_assert(berm__decay_advance(&decay, 0, 1000) == 1000);
     cr_assert(berm__decay_advance(&decay, 50000000, 0) > 0, "none is idle now");
     uint64_t keep_bytes = berm__decay_advance(&decay, 100000000, 1000);
@@ -55,23 +55,44 @@ Test(decay, what_is_used_for_a_while_keeps_most_of_its_age) {
 
 Test(decay, never_and_at_once) {
     berm_decay_t decay = {0};
-    berm__decay_set(&decay, BERM_DECAY_NEVER);
+    berm__decay_set(&decay, BERM_DECAY_NEVER, false);
     cr_assert(!berm__decay_is_due(&decay, UINT64_MAX));
-    berm__decay_set(&decay, 0);
+    berm__decay_set(&decay, 0, false);
     cr_assert(berm__decay_is_due(&decay, 0) && berm__decay_advance(&decay, 0, 1000) == 0);
     cr_assert(berm__decay_is_due(&decay, 0));
-    berm__decay_set(&decay, UINT64_MAX / 2);
+    berm__decay_set(&decay, UINT64_MAX / 2, false);
     cr_assert(!berm__decay_is_due(&decay, UINT64_MAX), "too long for nanoseconds is never");
 }
 
 Test(decay, the_same_time_again_changes_nothing) {
     berm_decay_t decay = {0};
-    berm__decay_set(&decay, 200);
+    berm__decay_set(&decay, 200, false);
     (void)berm__decay_advance(&decay, 0, 1000);
-    berm__decay_set(&decay, 200);
+    berm__decay_set(&decay, 200, false);
     cr_assert(decay.has_begun);
-    berm__decay_set(&decay, 100);
+    berm__decay_set(&decay, 100, false);
     cr_assert(!decay.has_begun);
+}
+
+// With a half-life: a half, a quarter, an eighth, however often it is asked.
+Test(decay, follows_the_half_life) {
+    static const uint64_t steps_ms[] = {1, 7, 50, 1000};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(steps_ms); i++) {
+        berm_decay_t decay = {0};
+        berm__decay_set(&decay, 1000, true);
+        uint64_t keep_bytes = berm__decay_advance(&decay, 3, 1000000);
+        cr_assert(keep_bytes == 1000000);
+        for (uint64_t ms = 0; ms < 3000; ms += steps_ms[i])
+            keep_bytes = berm__decay_advance(&decay, 3 + (ms + steps_ms[i]) * 1000000, keep_bytes);
+        cr_assert(keep_bytes > 123000 && keep_bytes < 127000, "%llu by steps of %llu",
+                  (unsigned long long)keep_bytes, (unsigned long long)steps_ms[i]);
+    }
+    berm_decay_t decay = {0};
+    berm__decay_set(&decay, 1000, true);
+    (void)berm__decay_advance(&decay, 0, 1000000);
+    uint64_t keep_bytes = berm__decay_advance(&decay, 1000000000, 1500000);
+    cr_assert(keep_bytes > 999000 && keep_bytes < 1001000, "half of the old and all of the new");
+    cr_assert(berm__decay_advance(&decay, UINT64_MAX / 2, 1500000) == 0);
 }
 
 // --- a heap ------------------------------------------------------------------------------------
@@ -131,6 +152,23 @@ static void heap_make_idle(void *stream) {
     cr_assert(reserved_bytes() == BERM_MIB(512));
     simcuda_advance_ns(second_ns);
     test_now_ns += second_ns; // the misses have ticked: the next step
+}
+
+// The same with a half-life. The last granule goes too.
+Test(decay, three_half_lives_of_the_option_leave_at_most_13_percent) {
+    heap_begin("decay_half_life_ms:5000,decay_ms:7,growth_handle:2M", 0);
+    heap_make_idle(heap_stream_create());
+    tick();
+    cr_assert(reserved_bytes() == BERM_MIB(512));
+    time_pass(5 * second_ns, second_ns / 20);
+    cr_assert(reserved_bytes() > BERM_MIB(250) && reserved_bytes() < BERM_MIB(262), "%llu MiB",
+              (unsigned long long)(reserved_bytes() >> 20));
+    time_pass(10 * second_ns, second_ns / 20);
+    cr_assert(reserved_bytes() > BERM_MIB(50) && reserved_bytes() <= BERM_MIB(512) * 13 / 100,
+              "%llu MiB", (unsigned long long)(reserved_bytes() >> 20));
+    time_pass(35 * second_ns, second_ns / 2);
+    cr_assert(reserved_bytes() == 0);
+    heap_end();
 }
 
 Test(decay, three_half_lives_leave_at_most_13_percent) {
