@@ -232,13 +232,13 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_aligned(uint64_t size_bytes, uint
 //           BERM_STREAM_NONE: it waits for all work queued on the device so far.
 //   device  the block's device, or BERM_DEVICE_ANY.
 // Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_OTHER_DEVICE, ADDRESS_IMPORTED, DOUBLE_FREE,
-// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED: nothing was freed. Of a valid block only OUT_OF_HOST_MEMORY:
-// there is none to remember who still uses it, and waiting for them instead is not possible, since
-// a capture forbids it or the driver fails. A free on the block's own stream that no other stream
-// uses needs no memory.
-// Driver: on first sight of a stream, and where host memory is short.
-// Waits: only where host memory is short, for the streams that use the block or for the device.
-// Streams: none at once; a later allocation records the events that tell when they are done.
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED: nothing was freed. Of a valid block only
+// OUT_OF_HOST_MEMORY: there is none to remember who still uses it, and waiting for them instead is
+// not possible, since a capture forbids it or the driver fails. A free on the block's own stream
+// that no other stream uses needs no memory. Driver: on first sight of a stream, and where host
+// memory is short. Waits: only where host memory is short, for the streams that use the block or
+// for the device. Streams: none at once; a later allocation records the events that tell when they
+// are done.
 BERM_API berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream);
 
 // Says that work queued on `stream`, so far or until the block is freed, uses the block: after the
@@ -319,13 +319,13 @@ BERM_API berm_status_t berm_unpin(berm_addr_t addr, berm_pin_fn callback, void *
 
 // What a pool's memory is like.
 enum {
-    BERM_POOL_PRIVATE = 1,    // never given to another pool before the release, nor moved within;
-                              // a pool becomes private when a captured stream allocates from it
-    BERM_POOL_EXPORTABLE = 2, // each block is one handle, a multiple of the granule, that can be
-                              // exported as a file descriptor
-    BERM_POOL_PINNED = 4,     // keeps its physical memory until the release
-    BERM_POOL_PLAIN = 8,      // backed by cuMemAlloc: no page moves; not with EXPORTABLE
-    BERM_POOL_RDMA = 16,      // network cards can reach it, where the device says so
+    BERM_POOL_PRIVATE = 1,     // never given to another pool before the release, nor moved within;
+                               // a pool becomes private when a captured stream allocates from it
+    BERM_POOL_EXPORTABLE = 2,  // each block is one handle, a multiple of the granule, that can be
+                               // exported as a file descriptor
+    BERM_POOL_PINNED = 4,      // keeps its physical memory until the release
+    BERM_POOL_PLAIN = 8,       // backed by cuMemAlloc: no page moves; not with EXPORTABLE
+    BERM_POOL_RDMA = 16,       // network cards can reach it, where the device says so
     BERM_POOL_USE_ON_OOM = 32, // before a request for the default pool fails, what is free here
                                // serves it, on the stream that it was freed on; not with PRIVATE
 };
@@ -410,10 +410,10 @@ BERM_API berm_status_t berm_limit_get(int device, uint64_t *limit_bytes);
 // its own, and says whether it gave anything. `needed_bytes` is the size of the request that would
 // fail on `device`.
 //
-// It is called by the thread whose request it is, with no lock of berm held, after pages were moved,
-// idle memory was given back and pins were told, and before berm waits for other streams. When it
-// says true the request is tried again; otherwise the next callback is called, in the order of
-// registration, each once for a request. So a callback that keeps something can give a little at
+// It is called by the thread whose request it is, with no lock of berm held, after pages were
+// moved, idle memory was given back and pins were told, and before berm waits for other streams.
+// When it says true the request is tried again; otherwise the next callback is called, in the order
+// of registration, each once for a request. So a callback that keeps something can give a little at
 // every request. Requests of other threads that would fail meanwhile wait for it.
 //
 // It may call all of berm but berm_init and berm_shutdown. A request that it makes itself, and that

@@ -215,8 +215,8 @@ BERM_API berm_status_t berm_pool_stats_read(int device, berm_pool_id_t id,
 //
 // It is called by the thread whose request failed, with no lock of berm held, before berm_alloc
 // returns; of one call site, device and cause at most once a second. It may call all of berm but
-// berm_init and berm_shutdown; requests of its own that fail are not reported to it. Several threads
-// may call it at once.
+// berm_init and berm_shutdown; requests of its own that fail are not reported to it. Several
+// threads may call it at once.
 typedef void (*berm_report_fn)(void *context, berm_status_t status, const char *text);
 
 // Sets the callback for reports, NULL: none. It stays over berm_shutdown; one that is running in

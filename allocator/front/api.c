@@ -84,9 +84,8 @@ berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes, uint64_t a
 }
 
 // Apart, so that a hit needs no stack.
-__attribute__((noinline)) static berm_status_t alloc_missed(berm_cache_t *cache,
-                                                            uint64_t size_bytes, berm_addr_t *out,
-                                                            const void *site) {
+__attribute__((noinline)) static berm_status_t
+alloc_missed(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out, const void *site) {
     berm__call_site_set(site);
     return berm__heap_alloc_miss(cache, size_bytes, out);
 }

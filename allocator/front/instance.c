@@ -50,8 +50,8 @@ static void device_options_apply(berm_device_t *device, bool has_new_limit) {
     device->remap_is_alias = options->remap == BERM_REMAP_ALIAS;
     device->gpu.syncs_edits = options->sync_edits;
     bool is_half_life = options->decay_half_life_ms != UINT64_MAX;
-    berm__decay_set(&device->decay,
-                    is_half_life ? options->decay_half_life_ms : options->decay_ms, is_half_life);
+    berm__decay_set(&device->decay, is_half_life ? options->decay_half_life_ms : options->decay_ms,
+                    is_half_life);
     device->learns = options->learned_placement;
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
         if (!device->learns)

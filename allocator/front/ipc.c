@@ -101,7 +101,8 @@ berm_status_t berm_ipc_export(berm_addr_t addr, unsigned char handle[BERM_IPC_HA
 
 static ipc_memory_t *memory_find(const unsigned char *handle, int ordinal) {
     BERM_LIST_EACH (ipc_memory_t, memory, &memories, link)
-        if (memory->ordinal == ordinal && memcmp(memory->handle, handle, BERM_IPC_HANDLE_BYTES) == 0)
+        if (memory->ordinal == ordinal &&
+            memcmp(memory->handle, handle, BERM_IPC_HANDLE_BYTES) == 0)
             return memory;
     return NULL;
 }
@@ -289,11 +290,9 @@ void berm__ipc_contexts_check(void) {
         unsigned flags = 0;
         int is_active = 0;
         next = link->next;
-        berm_cu_result_t result =
-            BERM_DRV_CALL(drv, OTHER, device_get, &device, memory->ordinal);
+        berm_cu_result_t result = BERM_DRV_CALL(drv, OTHER, device_get, &device, memory->ordinal);
         if (result == BERM_CU_SUCCESS)
-            result =
-                BERM_DRV_CALL(drv, OTHER, primary_ctx_get_state, device, &flags, &is_active);
+            result = BERM_DRV_CALL(drv, OTHER, primary_ctx_get_state, device, &flags, &is_active);
         if (result != BERM_CU_SUCCESS || !is_active)
             memory_forget(memory);
     }

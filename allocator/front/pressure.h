@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The application's callbacks for when memory is short (berm_pressure_register): a list in the order
-// of registration, each with a number that rises.
+// The application's callbacks for when memory is short (berm_pressure_register): a list in the
+// order of registration, each with a number that rises.
 //
-// Locks: one of rank CALLBACK for the list; none while a callback runs. A record is there as long as
-// its callback runs, also after it was taken off the list.
+// Locks: one of rank CALLBACK for the list; none while a callback runs. A record is there as long
+// as its callback runs, also after it was taken off the list.
 #ifndef BERM_FRONT_PRESSURE_H
 #define BERM_FRONT_PRESSURE_H
 

@@ -63,9 +63,8 @@ static void memory_read(berm_shortage_t *shortage, berm_device_t *device) {
     bool is_pushed;
     berm_pool_t *pool = pool_of(device, &shortage->want);
     bool has_context = berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK;
-    shortage->knows_driver =
-        has_context &&
-        BERM_DRV_CALL(device->gpu.drv, OTHER, mem_get_info, &free_now, &total) == BERM_CU_SUCCESS;
+    shortage->knows_driver = has_context && BERM_DRV_CALL(device->gpu.drv, OTHER, mem_get_info,
+                                                          &free_now, &total) == BERM_CU_SUCCESS;
     shortage->free_bytes = free_now;
     shortage->obtainable = berm__device_obtainable(device, pool, free_now);
     shortage->largest_free_bytes = pool != NULL ? berm__pool_largest_free(pool) : 0;
@@ -107,8 +106,8 @@ static void figures_read(berm_shortage_t *shortage, berm_device_t *device) {
 static bool is_ceiling(const berm_shortage_t *shortage, const berm_device_t *device) {
     uint64_t spare = berm__max_u64(BERM_MIB(64), device->gpu.memory_bytes / 64);
     return shortage->status == BERM_ERROR_OUT_OF_DEVICE_MEMORY && shortage->knows_driver &&
-           shortage->driver_symbol != NULL && !shortage->is_plain &&
-           shortage->free_bytes > spare && shortage->want.size_bytes < shortage->free_bytes - spare &&
+           shortage->driver_symbol != NULL && !shortage->is_plain && shortage->free_bytes > spare &&
+           shortage->want.size_bytes < shortage->free_bytes - spare &&
            shortage->want.size_bytes <= berm__device_growth_bytes(device);
 }
 

@@ -117,12 +117,13 @@ static void figures_add(text_t *text, const berm_shortage_t *shortage) {
     text_add(text, "  that stays  pinned %s, exported %s, poisoned %s\n",
              MIB_TEXT(shortage->pinned_bytes), MIB_TEXT(shortage->exported_bytes),
              MIB_TEXT(shortage->poisoned_bytes));
-    text_add(text,
-             "  largest     free %s, without a driver call; obtainable %s: idle %s, moved %s, after "
-             "waits %s, new %s\n",
-             MIB_TEXT(shortage->largest_free_bytes), MIB_TEXT(obtainable->bytes),
-             MIB_TEXT(obtainable->idle_bytes), MIB_TEXT(obtainable->free_bytes),
-             MIB_TEXT(obtainable->awaited_bytes), MIB_TEXT(obtainable->growth_bytes));
+    text_add(
+        text,
+        "  largest     free %s, without a driver call; obtainable %s: idle %s, moved %s, after "
+        "waits %s, new %s\n",
+        MIB_TEXT(shortage->largest_free_bytes), MIB_TEXT(obtainable->bytes),
+        MIB_TEXT(obtainable->idle_bytes), MIB_TEXT(obtainable->free_bytes),
+        MIB_TEXT(obtainable->awaited_bytes), MIB_TEXT(obtainable->growth_bytes));
     if (shortage->limit_bytes == UINT64_MAX)
         text_add(text, "  limit       none\n");
     else
@@ -143,8 +144,7 @@ static void processes_add(text_t *text, const berm_shortage_t *shortage) {
     if (shortage->has_uuid) {
         berm__mutex_lock(&reports.lock);
         berm__nvml_open(&reports.nvml, berm__heap.options.driver);
-        count =
-            berm__nvml_processes(&reports.nvml, shortage->uuid, processes, BERM_PROCESSES_MAX);
+        count = berm__nvml_processes(&reports.nvml, shortage->uuid, processes, BERM_PROCESSES_MAX);
         berm__mutex_unlock(&reports.lock);
     }
     text_add(text, "  processes   ");
@@ -211,8 +211,9 @@ static void remedy_add(text_t *text, const berm_shortage_t *shortage) {
                           : 0;
     text_add(text, "%s more of live blocks freed", MIB_TEXT(missing));
     if (growth < shortage->free_bytes && shortage->free_bytes - growth >= missing)
-        text_add(text, ", or a limit of %s",
-                 MIB_TEXT(berm__max_u64(shortage->limit_bytes, shortage->reserved_bytes) + missing));
+        text_add(
+            text, ", or a limit of %s",
+            MIB_TEXT(berm__max_u64(shortage->limit_bytes, shortage->reserved_bytes) + missing));
     if (shortage->outside_bytes >= missing && growth >= shortage->free_bytes)
         text_add(text, ", or %s less held outside berm", MIB_TEXT(missing));
     if (!shortage->moves_pages && shortage->cached_bytes >= size_bytes)

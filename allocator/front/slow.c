@@ -30,8 +30,8 @@ static berm_status_t attempt(berm_device_t *device, berm_group_t *group, const b
                              climb_t *climb, berm_addr_t *out) {
     device->ladder.step = climb->step;
     device->ladder.puts_off_waits = climb->asks;
-    berm_status_t status = berm__heap_alloc_locked(group, want->size_bytes, want->alignment_bytes,
-                                                   want->stream, out);
+    berm_status_t status =
+        berm__heap_alloc_locked(group, want->size_bytes, want->alignment_bytes, want->stream, out);
     device->ladder.puts_off_waits = false;
     climb->step = device->ladder.step;
     return status;

@@ -37,8 +37,8 @@ typedef enum berm_lock_rank {
     BERM_LOCK_FIGURES, // a device's figures
     BERM_LOCK_TICKER,  // start and end of a background thread
     BERM_LOCK_CALLBACK, // the application's callbacks, and NVML
-    BERM_LOCK_HOST,    // host memory
-    BERM_LOCK_LOG,     // leaf
+    BERM_LOCK_HOST,     // host memory
+    BERM_LOCK_LOG,      // leaf
 } berm_lock_rank_t;
 
 typedef struct BERM_LOCK_ATTRIBUTE(capability("mutex")) berm_mutex {

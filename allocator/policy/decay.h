@@ -12,9 +12,9 @@
 //            |        '-.._
 //          0 +--------------''--  x       after three half-lives nothing of it is held
 //
-// With a half-life instead (decay_half_life_ms) the curve is exponential: of what is idle, half goes
-// in one half-life, half of the rest in the next, whatever its age; after three an eighth is held.
-// What is left when that is less than a granule goes at once.
+// With a half-life instead (decay_half_life_ms) the curve is exponential: of what is idle, half
+// goes in one half-life, half of the rest in the next, whatever its age; after three an eighth is
+// held. What is left when that is less than a granule goes at once.
 //
 // Age counts from the first tick that sees the bytes idle, so a bound on what is held is kept as
 // long as ticks come about once a step: those of the background thread do. A tick never waits for
@@ -52,8 +52,8 @@ typedef struct berm_decay {
 
 struct berm_device;
 
-// Sets the time, in milliseconds (BERM_DECAY_NEVER: never), or the half-life. Unless that is what it
-// has already, all that is idle counts as idle from the next tick.
+// Sets the time, in milliseconds (BERM_DECAY_NEVER: never), or the half-life. Unless that is what
+// it has already, all that is idle counts as idle from the next tick.
 void berm__decay_set(berm_decay_t *decay, uint64_t time_ms, bool is_half_life);
 
 // Whether a step has begun since the last tick.

@@ -6,7 +6,8 @@
 //   3  frees of other streams that have finished         deferred.c
 //   4  freed blocks of the pool that are pinned, once they are announced: the caller does that,
 //      with no lock held, and asks again (pin.h)
-//   5  mapping: headroom, moved pages, growth; at the limit idle memory that goes back to the driver
+//   5  mapping: headroom, moved pages, growth; at the limit idle memory that goes back to the
+//   driver
 //      and makes room                                    miss.c, supply.c
 //   6  the same as 4 for all pools of the device
 //   7  the application's callbacks                       front/slow.c, front/pressure.h
@@ -16,9 +17,9 @@
 //  10  failing
 //
 // Waits for the pool's own stream are part of moving, 5. Where no callback is to be asked 8 comes
-// with 5. Steps 6 and on, and waits, are counted as retries; each request by the last step that gave
-// it something (ladder.h). Locks: the device's; the pool's is taken step by step, and what a step
-// finds is taken before it is given up.
+// with 5. Steps 6 and on, and waits, are counted as retries; each request by the last step that
+// gave it something (ladder.h). Locks: the device's; the pool's is taken step by step, and what a
+// step finds is taken before it is given up.
 #include "policy/ladder.h"
 
 #include "policy/alias.h"

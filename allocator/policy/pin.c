@@ -145,7 +145,8 @@ berm_status_t berm__pin_remove(berm_pool_t *pool, berm_addr_t addr, berm_pin_fn 
 }
 
 void berm__pins_settle(berm_pool_t *pool) {
-    if (BERM_LIKELY(atomic_load(&pool->pins.over_count) == 0) || !berm__device_edits_are_allowed(pool->device))
+    if (BERM_LIKELY(atomic_load(&pool->pins.over_count) == 0) ||
+        !berm__device_edits_are_allowed(pool->device))
         return;
     berm__mutex_lock(&pool->lock);
     for (unsigned i = 0; i < BERM_PIN_BUCKETS; i++) {

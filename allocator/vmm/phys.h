@@ -73,7 +73,7 @@ typedef struct berm_phys {
     uint64_t mapping_count, mapping_peak;
     uint64_t stale_mappings; // of addresses whose pages have moved on; not in mapping_count
     uint64_t moved_bytes, split_bytes; // given another address; released and created in pieces
-    uint64_t exported_bytes; // of handles that were exported
+    uint64_t exported_bytes;           // of handles that were exported
     // Exported handles that are mapped nowhere: idle for nobody, they go back to the driver.
     berm_list_t leaving;
     uint64_t leaving_count, leaving_granules;
@@ -134,8 +134,9 @@ berm_status_t berm__phys_release(berm_phys_t *phys, berm_phys_handle_t *handle);
 // above what it was). On failure what could not be created is gone from reserved. Calls the driver.
 berm_status_t berm__store_split_large(berm_store_t *store);
 
-// Keeps an allocation that the driver did not take back: a handle of plain memory without a segment,
-// its bytes in `ticket`; it is counted as reserved already. Every release of idle memory tries again.
+// Keeps an allocation that the driver did not take back: a handle of plain memory without a
+// segment, its bytes in `ticket`; it is counted as reserved already. Every release of idle memory
+// tries again.
 void berm__phys_stray_add(berm_phys_t *phys, berm_phys_handle_t *stray);
 
 // Releases handles that leave, then idle ones until reserved is at most `keep_bytes` or none is

@@ -53,9 +53,8 @@ static berm_status_t memory_return(berm_segment_t *segment) {
     if (status == BERM_OK)
         return BERM_OK;
     berm_phys_handle_t *stray = berm__node_slab_take(&phys->nodes);
-    *stray = (berm_phys_handle_t){.handle = segment->plain_addr,
-                                  .store = segment->store,
-                                  .ticket = segment->plain_bytes};
+    *stray = (berm_phys_handle_t){
+        .handle = segment->plain_addr, .store = segment->store, .ticket = segment->plain_bytes};
     memory_count(phys, segment->plain_bytes);
     berm__phys_stray_add(phys, stray);
     return status;

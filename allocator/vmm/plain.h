@@ -27,8 +27,8 @@ berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint
 // OUT_OF_ADDRESSES: it stays as it was.
 berm_status_t berm__plain_open(berm_segment_t *segment, berm_node_slab_t *nodes);
 
-// Takes the segment out of the address directory, before its memory goes: from then on its addresses
-// may be another's. Show undoes that; false where they are by now.
+// Takes the segment out of the address directory, before its memory goes: from then on its
+// addresses may be another's. Show undoes that; false where they are by now.
 void berm__plain_hide(berm_segment_t *segment);
 bool berm__plain_show(berm_segment_t *segment);
 // Gives the memory back; nothing of it is used, or can be from here on. On failure nothing is known

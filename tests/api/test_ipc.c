@@ -156,8 +156,8 @@ Test(ipc, a_close_breaks_no_capture, .timeout = 60) {
     other_finish(&other);
 }
 
-// What a stop cannot close, since a capture goes on, is closed by the next run: the driver would not
-// open it twice.
+// What a stop cannot close, since a capture goes on, is closed by the next run: the driver would
+// not open it twice.
 Test(ipc, a_stop_in_a_capture_forgets_nothing, .timeout = 60) {
     other_process_t other = other_process_start("exporter", 0, SOCK_STREAM);
     message_t messages[BLOCKS];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reclaim ladder, step by step: in each test a request fails while one step has nothing to give,
-// and is served once it has; the statistics name that step and no other. Then the order of steps.
+// The reclaim ladder, step by step: in each test a request fails while one step has nothing to
+// give, and is served once it has; the statistics name that step and no other. Then the order of
+// steps.
 #include <pthread.h>
 
 #include "tests/api/api_test.h"

@@ -303,6 +303,34 @@ static void scenario_pools(void) {
     }
 }
 
+static bool block_give(void *arg, int device, uint64_t needed_bytes) {
+    fault_block_t *kept = arg;
+    (void)needed_bytes;
+    if (kept->addr == 0 || berm_free(kept->addr, device, kept->owner) != BERM_OK)
+        return false;
+    kept->addr = 0;
+    return true;
+}
+
+// The application gives a block back, and then a pool of its own serves.
+static void scenario_pressure(void) {
+    const berm_pool_id_t id = {0, 7};
+    bool has_pool = pool_make(id, BERM_POOL_PINNED | BERM_POOL_USE_ON_OOM);
+    fault_block_t lent = {0};
+    if (has_pool)
+        lent = block_alloc_from(id, BERM_MIB(14), run.streams[0]);
+    fault_block_t kept = block_alloc(BERM_MIB(20), run.streams[0]);
+    fault_block_t live = block_alloc(BERM_MIB(24), run.streams[1]);
+    bool is_registered = TRY(berm_pressure_register(BERM_DEVICE_ANY, block_give, &kept));
+    block_free(&lent, run.streams[0]);
+    if (is_registered && live.addr != 0)
+        (void)block_alloc(BERM_MIB(20), run.streams[0]);
+    if (is_registered)
+        (void)TRY(berm_pressure_unregister(BERM_DEVICE_ANY, block_give, &kept));
+    if (has_pool)
+        (void)block_alloc(BERM_MIB(12), run.streams[0]);
+}
+
 // Whatever fails, the capture is whole: the fixture aborts where its end fails.
 static void scenario_capture(void) {
     const berm_pool_id_t id = {1, 0};
@@ -385,6 +413,7 @@ const fault_scenario_t fault_scenarios[] = {
     {"plain, pins", {.memory_bytes = BERM_MIB(64), .berm = "backing:plain"}, scenario_pins},
     {"pools", {.memory_bytes = BERM_MIB(192)}, scenario_pools},
     {"pools, old driver", {.memory_bytes = BERM_MIB(192), .lacks_ctx_event = 1}, scenario_pools},
+    {"pressure", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M"}, scenario_pressure},
     {"capture", {.memory_bytes = BERM_MIB(160)}, scenario_capture},
     {"capture, old driver", {.memory_bytes = BERM_MIB(160), .lacks_ctx_event = 1}, scenario_capture},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},

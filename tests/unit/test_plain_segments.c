@@ -76,8 +76,8 @@ static berm_cu_result_t free_shifted(berm_cu_deviceptr_t addr) {
     return frees++ < frees_to_fail ? BERM_CU_UNKNOWN : free_before(addr / 65536 * 65536);
 }
 
-// What does not hold the segment is given back; where the driver does not take it, it is kept, counted
-// and tried again.
+// What does not hold the segment is given back; where the driver does not take it, it is kept,
+// counted and tried again.
 Test(plain_segments, what_is_refused_while_realigning_is_kept) {
     berm_addr_t out = 0;
     heap_fixture_begin(&(heap_fixture_options_t){.berm = "backing:plain"});

@@ -255,8 +255,9 @@ Test(report, a_ceiling_is_no_lack_of_memory) {
     (void)heap_alloc(4 * MIB, NULL);
     cr_assert(simcuda_fault_nth("cuMemCreate", 1, 0, 2) == 0);
     cr_assert(alloc_here(20 * MIB) == BERM_ERROR_CEILING);
-    text_expect("the driver's number of handles, mappings or files is used up (cuMemCreate returned "
-                "2)");
+    text_expect(
+        "the driver's number of handles, mappings or files is used up (cuMemCreate returned "
+        "2)");
     text_expect("ulimit -n");
     cr_assert(alloc_here(240 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY, "too close to tell");
     simcuda_faults_clear();
@@ -299,7 +300,8 @@ Test(report, into_a_file) {
     ssize_t length = read(file, text, sizeof text - 1);
     cr_assert(length > 0);
     text[length] = '\0';
-    cr_assert(strncmp(text, "40.0 MiB wanted", 15) == 0 && strstr(text, "\n44.0 MiB wanted") != NULL,
+    cr_assert(strncmp(text, "40.0 MiB wanted", 15) == 0 &&
+                  strstr(text, "\n44.0 MiB wanted") != NULL,
               "'%s'", text);
     cr_assert(strstr(lines, "holders") == NULL, "the log has the line only");
     cr_assert(berm_option_set("oom_report", "/no such/folder") == BERM_OK);
@@ -309,7 +311,8 @@ Test(report, into_a_file) {
     lines[0] = '\0';
     cr_assert(berm_option_set("log", "info") == BERM_OK);
     cr_assert(berm_alloc(48 * MIB, 0, NULL, &out) == BERM_ERROR_LIMIT);
-    cr_assert(strstr(lines, "limit       32.0 MiB, set by the option limit") != NULL, "'%s'", lines);
+    cr_assert(strstr(lines, "limit       32.0 MiB, set by the option limit") != NULL, "'%s'",
+              lines);
     cr_assert(close(file) == 0 && unlink(path) == 0);
     BERM_TEST_END_INSIDE();
 }
