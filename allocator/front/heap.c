@@ -26,7 +26,7 @@ berm_heap_t berm__heap = {
     .epoch = 1,
 };
 
-static _Thread_local char error_text[512];
+static _Thread_local char error_text[384];
 static _Thread_local const void *call_site;
 
 berm_status_t berm__error_set(berm_status_t status, const char *format, ...) {
