@@ -182,6 +182,7 @@ Test(ipc, a_stop_in_a_capture_forgets_nothing, .timeout = 60) {
         at(addr)[5] = 7;
     }
     EXPECT(BERM_OK, berm_shutdown(NULL));
+    cr_assert(simcuda_calls("cuIpcOpenMemHandle") == 1);
     cr_assert(simcuda_calls("cuIpcCloseMemHandle") == 1);
     other_process_tell(other.socket_fd);
     other_process_hear(other.socket_fd);
