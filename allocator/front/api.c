@@ -58,8 +58,10 @@ static inline berm_status_t request_check(const char *call, uint64_t size_bytes,
     return BERM_OK;
 }
 
-static berm_status_t alloc_checked(uint64_t size_bytes, uint64_t alignment, int device,
-                                   berm_stream_t stream, berm_addr_t *out, const void *site) {
+__attribute__((noinline)) static berm_status_t alloc_checked(uint64_t size_bytes,
+                                                             uint64_t alignment, int device,
+                                                             berm_stream_t stream, berm_addr_t *out,
+                                                             const void *site) {
     berm_status_t status = request_check("berm_alloc", size_bytes, alignment, out);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;

@@ -20,6 +20,7 @@
 #include "drv/nvml.h"
 #include "front/report.h"
 #include "host/log.h"
+#include "host/mem.h"
 
 enum {
     TEXT_BYTES = 6144
@@ -79,6 +80,22 @@ static void site_add(text_t *text, const void *site) {
     text_add(text, "\n");
 }
 
+// What the driver was asked for.
+static const char *kind_text(const char *symbol) {
+    static const struct {
+        const char *symbol, *kind;
+    } kinds[] = {{"cuMemCreate", "device memory"},
+                 {"cuMemAlloc", "device memory"},
+                 {"cuMemAddressReserve", "device addresses"},
+                 {"cuMemMap", "a mapping"},
+                 {"cuMemSetAccess", "access to a mapping"},
+                 {"cuMemUnmap", "the end of a mapping"}};
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(kinds); i++)
+        if (strcmp(kinds[i].symbol, symbol) == 0)
+            return kinds[i].kind;
+    return "what was needed";
+}
+
 static void request_add(text_t *text, const berm_shortage_t *shortage) {
     const berm_want_t *want = &shortage->want;
     text_add(text, "  request     %s (%llu bytes, aligned to %llu) on device %d, ",
@@ -88,8 +105,11 @@ static void request_add(text_t *text, const berm_shortage_t *shortage) {
     text_add(text, "\n");
     site_add(text, shortage->site);
     if (shortage->driver_symbol != NULL)
-        text_add(text, "  refused by  %s, for device memory: it returned %d\n",
-                 shortage->driver_symbol, shortage->driver_result);
+        text_add(text, "  refused by  %s, for %s: it returned %d\n", shortage->driver_symbol,
+                 kind_text(shortage->driver_symbol), shortage->driver_result);
+    if (shortage->status == BERM_ERROR_OUT_OF_HOST_MEMORY)
+        text_add(text, "  host        %s for berm's own records, of the backend %s\n",
+                 MIB_TEXT(berm__mem_held_bytes()), berm__mem_backend_name());
     if (shortage->left_out > 0)
         text_add(text, "  repeated    %llu more such since the last report\n",
                  (unsigned long long)shortage->left_out);
@@ -187,22 +207,38 @@ static void holders_add(text_t *text, const berm_holders_t *holders) {
     }
 }
 
+// Where it is not device memory that was short.
+static const char *remedy_otherwise(berm_status_t status) {
+    switch (status) {
+    case BERM_ERROR_OUT_OF_DEVICE_MEMORY:
+    case BERM_ERROR_LIMIT:
+        return NULL;
+    case BERM_ERROR_CEILING:
+        return "fewer and larger handles (the option growth_handle), or a higher ceiling of files "
+               "for the process (ulimit -n)";
+    case BERM_ERROR_CAPTURE:
+        return "the end of the capture";
+    case BERM_ERROR_OUT_OF_ADDRESSES:
+        return "fewer streams and pools, each of which has addresses of its own";
+    default:
+        return "it is not device memory that was short: see the first line";
+    }
+}
+
 // What would have made it fit; each by itself is enough.
 static void remedy_add(text_t *text, const berm_shortage_t *shortage) {
     uint64_t size_bytes = shortage->want.size_bytes, bytes = shortage->obtainable.bytes;
+    const char *otherwise = remedy_otherwise(shortage->status);
     text_add(text, "  to fit      ");
     if (size_bytes > shortage->memory_bytes) {
         text_add(text, "a device with more memory: this one has %s\n",
                  MIB_TEXT(shortage->memory_bytes));
         return;
     }
-    if (shortage->status == BERM_ERROR_CEILING) {
-        text_add(text, "fewer and larger handles (the option growth_handle), or a higher ceiling "
-                       "of files for the process (ulimit -n)\n");
-        return;
-    }
-    if (bytes >= size_bytes) {
-        text_add(text, "as it seems enough could be had by now: ask again\n");
+    if (otherwise != NULL || bytes >= size_bytes) {
+        text_add(text, "%s\n",
+                 otherwise != NULL ? otherwise
+                                   : "as it seems enough could be had by now: ask again");
         return;
     }
     uint64_t missing = berm__align_up(size_bytes - bytes, BERM_MIB(2));

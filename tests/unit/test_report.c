@@ -9,6 +9,8 @@
 
 #include "berm_introspect.h"
 #include "host/log.h"
+#include "host/mem.h"
+#include "tests/support/capture.h"
 #include "tests/support/heap_inside.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -260,6 +262,31 @@ Test(report, a_ceiling_is_no_lack_of_memory) {
         "2)");
     text_expect("ulimit -n");
     cr_assert(alloc_here(240 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY, "too close to tell");
+    simcuda_faults_clear();
+    BERM_TEST_END_INSIDE();
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+}
+
+// Where it is not device memory that is short, it says what is.
+Test(report, of_other_causes) {
+    report_begin(&(heap_fixture_options_t){.berm = "sync_edits:on"});
+    void *stream = heap_stream_create();
+    heap_free(heap_alloc(4 * MIB, stream), stream);
+    berm__mem_fault_nth(1, 0); // the record of the other stream
+    berm_status_t status = alloc_here(20 * MIB);
+    berm__mem_fault_nth(0, 0);
+    cr_assert(status == BERM_ERROR_OUT_OF_HOST_MEMORY, "%s", berm_status_name(status));
+    text_expect("for berm's own records, of the backend ");
+    text_expect("to fit      it is not device memory that was short");
+    heap_context_synchronize();
+    heap_capture_begin(stream, HEAP_CAPTURE_RELAXED);
+    cr_assert(alloc_here(20 * MIB) == BERM_ERROR_CAPTURE);
+    text_expect("to fit      the end of the capture");
+    cr_assert(heap_capture_is_whole(stream));
+    heap_capture_drop(stream);
+    cr_assert(simcuda_fault_nth("cuMemMap", 1, 0, 2) == 0);
+    cr_assert(alloc_here(20 * MIB) == BERM_ERROR_CEILING);
+    text_expect("refused by  cuMemMap, for a mapping: it returned 2");
     simcuda_faults_clear();
     BERM_TEST_END_INSIDE();
     cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
