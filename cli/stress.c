@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `berm stress KIND`: hard use of libberm with checking on. KIND is contents: stress/contents
-// verifies every byte. This reads arguments and prints.
+// `berm stress KIND`: hard use of libberm with checking on. KIND is contents, of which this reads
+// arguments and prints (stress/contents verifies every byte), or adversary (stress_adversary.c).
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "cli/cli.h"
+#include "cli/stress.h"
 #include "stress/contents/contents.h"
 #include "stress/device.h"
 
@@ -167,6 +168,8 @@ static void print_json(const stress_contents_result_t *result) {
 }
 
 static int stress_run(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "adversary") == 0)
+        return cli_stress_adversary(argc - 1, argv + 1);
     stress_arguments_t a = {.device = {.name = "sim",
                                        .capacity_bytes = CAPACITY_DEFAULT,
                                        .granule_bytes = GRANULE_DEFAULT,
@@ -218,5 +221,6 @@ const cli_command_t cli_stress = {
             "                     byte is changed; streams use blocks without a word to berm\n"
             "  --expect-hazard    exit status 0 if the device saw a hazard, else 1\n"
             "  --json             one JSON object on standard output\n",
+    .help_more = cli_stress_adversary_help,
     .run = stress_run,
 };

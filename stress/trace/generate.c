@@ -1,31 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes traces by rule. A kind is a row of `kinds` and a function; "random" is the mix of RMM's
-// random-allocations benchmark.
+// The table of kinds of traces made by rule. Each is in a file gen_*.c of its own.
 //
-// Bounds: O(1) per operation; 4 bytes per live block besides the trace.
-// Determinism: integers and base/rng.h only, no floating point and no libm.
-// Locks: none. May fail: on contradicting options or for want of memory.
+// Locks: none. May fail: on options that a kind does not take.
 #include "stress/trace/generate.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
-#include "base/rng.h"
+#include "base/defs.h"
+#include "stress/trace/gen_program.h"
 #include "stress/trace/input.h"
-#include "stress/trace/trace_builder.h"
 
 enum {
-    ALLOC_PERCENT = 73 // of operations, while the cap allows it; RMM's figure
+    TAKES_REPEATS = TRACE_TAKES_ITERATIONS | TRACE_TAKES_CHANGE | TRACE_TAKES_LAG,
 };
 
-static trace_t *generate_random(const trace_generate_options_t *options, char *error,
-                                size_t error_capacity);
-
+// The figures are checked by tests/unit/test_generate_kinds.c.
 static const trace_kind_t kinds[] = {
-    {"random",
-     "independent allocs (73 %) and frees of random blocks, as RMM's random-allocations benchmark",
-     generate_random},
+    {"random", "independent allocs (73 %) and frees, as RMM's random-allocations benchmark",
+     TRACE_TAKES_OPERATIONS | TRACE_TAKES_MAX_SIZE | TRACE_TAKES_LIVE_CAP | TRACE_TAKES_SIZES,
+     gen_random, 1000, UINT64_C(34353178411), UINT64_C(31943768839)},
+    {"gpt-train", "a transformer's training: micro-batches, gradients, optimizer",
+     TAKES_REPEATS | TRACE_TAKES_LAYERS | TRACE_TAKES_HIDDEN | TRACE_TAKES_MICRO_BATCHES |
+         TRACE_TAKES_STAGES | TRACE_TAKES_MOE | TRACE_TAKES_RECOMPUTE | TRACE_TAKES_OFFLOAD,
+     gen_gpt_train, 48539, UINT64_C(38051381636), UINT64_C(18392809472)},
+    {"llm-serve", "a language model serving: prompts, caches that grow, ends",
+     TAKES_REPEATS | TRACE_TAKES_LIVE_CAP | TRACE_TAKES_REQUESTS | TRACE_TAKES_KV |
+         TRACE_TAKES_CHUNK | TRACE_TAKES_ANSWER | TRACE_TAKES_NO_PREFIX,
+     gen_llm_serve, 165858, UINT64_C(25989131264), UINT64_C(15264787456)},
+    {"diffusion", "images by diffusion, of changing resolution and number",
+     TAKES_REPEATS | TRACE_TAKES_REQUESTS | TRACE_TAKES_STEPS, gen_diffusion, 67366,
+     UINT64_C(10373744200), UINT64_C(8482112000)},
+    {"multi-model", "models of many sizes, loaded and unloaded as they are asked for",
+     TAKES_REPEATS | TRACE_TAKES_LIVE_CAP | TRACE_TAKES_REQUESTS, gen_multi_model, 84170,
+     UINT64_C(40894577072), UINT64_C(0)},
 };
 
 const trace_kind_t *trace_kinds(size_t *count) {
@@ -33,109 +40,62 @@ const trace_kind_t *trace_kinds(size_t *count) {
     return kinds;
 }
 
-trace_t *trace_generate(const char *kind, const trace_generate_options_t *options, char *error,
-                        size_t error_capacity) {
-    static const trace_generate_options_t defaults = {0};
-    for (size_t i = 0; i < BERM_ARRAY_LENGTH(kinds); i++) {
-        if (strcmp(kinds[i].name, kind) == 0) {
-            return kinds[i].generate(options == NULL ? &defaults : options, error, error_capacity);
-        }
-    }
-    trace_fail(error, error_capacity, "%s: no such kind of trace; `berm gen --help` lists them",
-               kind);
+const trace_kind_t *trace_kind_find(const char *name) {
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(kinds); i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
     return NULL;
 }
 
-// A size from 1 to max. By octave: first the power of two below it, each alike, then uniform up to
-// the next one; what falls above max is drawn again. This follows the logarithmic law to within
-// the shape inside an octave, in integers.
-static uint64_t draw_size(berm_rng_t *rng, trace_size_law_t law, uint64_t max) {
-    if (law == TRACE_SIZES_UNIFORM) {
-        return 1 + berm__rng_below(rng, max);
-    }
-    uint64_t size;
-    do {
-        uint64_t octave = UINT64_C(1) << berm__rng_below(rng, berm__bit_highest(max) + 1);
-        size = octave + berm__rng_below(rng, octave);
-    } while (size > max);
-    return size;
+// The first option that is given and not among `takes`; NULL if there is none.
+static const char *option_refused(const trace_generate_options_t *o, uint32_t takes) {
+    const struct {
+        const char *name;
+        uint32_t bit;
+        bool is_given;
+    } options[] = {
+        {"--operations", TRACE_TAKES_OPERATIONS, o->operations != 0},
+        {"--max-size", TRACE_TAKES_MAX_SIZE, o->max_size_bytes != 0},
+        {"--live-cap", TRACE_TAKES_LIVE_CAP, o->live_cap_bytes != 0},
+        {"--sizes", TRACE_TAKES_SIZES, o->sizes != 0},
+        {"--iterations", TRACE_TAKES_ITERATIONS, o->iterations != 0},
+        {"--change", TRACE_TAKES_CHANGE, o->change_pct != 0},
+        {"--lag", TRACE_TAKES_LAG, o->lag_events != 0},
+        {"--layers", TRACE_TAKES_LAYERS, o->layers != 0},
+        {"--hidden", TRACE_TAKES_HIDDEN, o->hidden != 0},
+        {"--micro-batches", TRACE_TAKES_MICRO_BATCHES, o->micro_batches != 0},
+        {"--stages", TRACE_TAKES_STAGES, o->stages != 0},
+        {"--moe", TRACE_TAKES_MOE, o->moe_pct != 0},
+        {"--recompute", TRACE_TAKES_RECOMPUTE, o->recompute},
+        {"--offload", TRACE_TAKES_OFFLOAD, o->offload},
+        {"--requests", TRACE_TAKES_REQUESTS, o->requests != 0},
+        {"--kv", TRACE_TAKES_KV, o->kv != 0},
+        {"--chunk", TRACE_TAKES_CHUNK, o->chunk_tokens != 0},
+        {"--steps", TRACE_TAKES_STEPS, o->steps != 0},
+        {"--answer", TRACE_TAKES_ANSWER, o->answer_tokens != 0},
+        {"--no-prefix", TRACE_TAKES_NO_PREFIX, o->no_prefix},
+    };
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(options); i++)
+        if (options[i].is_given && (options[i].bit & takes) == 0)
+            return options[i].name;
+    return NULL;
 }
 
-static int fill_random(trace_generate_options_t *options, char *error, size_t error_capacity) {
-    if (options->operations == 0) {
-        options->operations = 1000;
-    }
-    if (options->live_cap_bytes == 0) {
-        options->live_cap_bytes = BERM_GIB(32);
-    }
-    if (options->max_size_bytes == 0) {
-        options->max_size_bytes = berm__min_u64(BERM_MIB(4096), options->live_cap_bytes);
-    }
-    if (options->streams == 0) {
-        options->streams = 1;
-    }
-    const char *what = NULL;
-    if (options->operations > TRACE_MAP_NONE / 2) {
-        what = "more operations than a trace holds (2^31)";
-    } else if (options->max_size_bytes > options->live_cap_bytes) {
-        what = "the largest size (--max-size) exceeds the cap on live bytes (--live-cap)";
-    } else if (options->live_cap_bytes > TRACE_SIZE_MAX) {
-        what = "the cap on live bytes (--live-cap) is larger than 2^62";
-    } else if (options->sizes != TRACE_SIZES_UNIFORM && options->sizes != TRACE_SIZES_LOG) {
-        what = "no such law of sizes";
-    }
-    if (what != NULL) {
-        trace_fail(error, error_capacity, "random: %s", what);
-        return -1;
-    }
-    return 0;
-}
-
-// One operation, decided as RMM's benchmark does: the size is drawn first, whether or not it is
-// used; with nothing live it is always an alloc.
-static int step_random(trace_builder_t *builder, const trace_generate_options_t *options,
-                       berm_rng_t *rng, uint32_t *live, size_t *live_count) {
-    uint64_t size = draw_size(rng, options->sizes, options->max_size_bytes);
-    bool is_alloc = *live_count == 0;
-    if (!is_alloc) {
-        is_alloc = berm__rng_below(rng, 100) < ALLOC_PERCENT &&
-                   size <= options->live_cap_bytes - builder->live_bytes;
-    }
-    if (is_alloc) {
-        uint64_t stream = berm__rng_below(rng, options->streams);
-        return trace_builder_alloc(builder, size, stream, 0, &live[(*live_count)++]);
-    }
-    size_t victim = (size_t)berm__rng_below(rng, *live_count);
-    uint32_t block = live[victim];
-    live[victim] = live[--*live_count];
-    return trace_builder_free(builder, block, false, 0);
-}
-
-static trace_t *generate_random(const trace_generate_options_t *given, char *error,
-                                size_t error_capacity) {
-    trace_generate_options_t options = *given;
-    if (fill_random(&options, error, error_capacity) != 0) {
+trace_t *trace_generate(const char *name, const trace_generate_options_t *options, char *error,
+                        size_t error_capacity) {
+    static const trace_generate_options_t defaults = {0};
+    const trace_kind_t *kind = trace_kind_find(name);
+    if (options == NULL)
+        options = &defaults;
+    if (kind == NULL) {
+        trace_fail(error, error_capacity, "%s: no such kind of trace; `berm gen --help` lists them",
+                   name);
         return NULL;
     }
-    trace_builder_t *builder = trace_builder_create("random", "generated");
-    uint32_t *live = malloc((size_t)options.operations * sizeof *live);
-    if (builder == NULL || live == NULL) {
-        trace_fail(error, error_capacity, "random: no memory for the trace");
-        trace_builder_destroy(builder);
-        free(live);
+    const char *refused = option_refused(options, kind->takes);
+    if (refused != NULL) {
+        trace_fail(error, error_capacity, "%s: takes no %s; see berm gen --help", name, refused);
         return NULL;
     }
-    berm_rng_t rng;
-    berm__rng_seed(&rng, options.seed);
-    size_t live_count = 0;
-    for (uint64_t i = 0; i < options.operations; i++) {
-        if (step_random(builder, &options, &rng, live, &live_count) != 0) {
-            trace_fail(error, error_capacity, "random: %s", builder->failure);
-            trace_builder_destroy(builder);
-            free(live);
-            return NULL;
-        }
-    }
-    free(live);
-    return trace_builder_finish(builder, error, error_capacity);
+    return kind->generate(options, error, error_capacity);
 }

@@ -81,6 +81,18 @@ void trace_destroy(trace_t *trace) {
     free(trace);
 }
 
+uint64_t trace_live_end_bytes(const trace_t *trace) {
+    uint64_t live_bytes = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        uint64_t size_bytes = trace->blocks[trace->events[i].block].size_bytes;
+        if (trace->events[i].op == TRACE_ALLOC)
+            live_bytes += size_bytes;
+        else if (trace->events[i].op == TRACE_FREE)
+            live_bytes -= size_bytes;
+    }
+    return live_bytes;
+}
+
 static int add_stream(trace_builder_t *builder, uint64_t stream, uint32_t *index) {
     trace_t *trace = builder->trace;
     *index = trace_u64_map_get(&builder->stream_map, stream);

@@ -64,6 +64,8 @@ trace_t *trace_read(const char *path, const trace_read_options_t *options, char 
                     size_t error_capacity);
 void trace_destroy(trace_t *trace);
 
+uint64_t trace_live_end_bytes(const trace_t *trace); // of blocks that no event frees
+
 // Writes event CSV ("event_index,op,id,size_bytes,stream"), gzip if the path ends in ".gz".
 // 0, or -1 with a line in `error`.
 int trace_write_csv(const trace_t *trace, const char *path, char *error, size_t error_capacity);
