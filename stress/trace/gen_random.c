@@ -12,7 +12,8 @@
 #include "stress/trace/input.h"
 
 enum {
-    ALLOC_PERCENT = 73 // of operations, while the cap allows it; RMM's figure
+    ALLOC_PERCENT = 73,  // of operations, while the cap allows it; RMM's figure
+    SHARED_PERCENT = 25, // of frees, by option: another stream still uses the block
 };
 
 // A size from 1 to max. By octave: first the power of two below it, each alike, then uniform up to
@@ -62,22 +63,24 @@ static int fill_random(trace_generate_options_t *options, char *error, size_t er
 
 // One operation, decided as RMM's benchmark does: the size is drawn first, whether or not it is
 // used; with nothing live it is always an alloc.
-static int step_random(trace_builder_t *builder, const trace_generate_options_t *options,
-                       berm_rng_t *rng, uint32_t *live, size_t *live_count) {
-    uint64_t size = draw_size(rng, options->sizes, options->max_size_bytes);
+static void step_random(gen_program_t *p, const trace_generate_options_t *options, uint32_t *live,
+                        size_t *live_count) {
+    uint64_t size = draw_size(&p->shape, options->sizes, options->max_size_bytes);
     bool is_alloc = *live_count == 0;
-    if (!is_alloc) {
-        is_alloc = berm__rng_below(rng, 100) < ALLOC_PERCENT &&
-                   size <= options->live_cap_bytes - builder->live_bytes;
-    }
+    if (!is_alloc)
+        is_alloc = gen_below(p, 100) < ALLOC_PERCENT &&
+                   size <= options->live_cap_bytes - gen_live_bytes(p);
     if (is_alloc) {
-        uint64_t stream = berm__rng_below(rng, options->streams);
-        return trace_builder_alloc(builder, size, stream, 0, &live[(*live_count)++]);
+        live[(*live_count)++] = gen_alloc(p, size, gen_below(p, options->streams));
+        return;
     }
-    size_t victim = (size_t)berm__rng_below(rng, *live_count);
+    size_t victim = (size_t)gen_below(p, *live_count);
     uint32_t block = live[victim];
     live[victim] = live[--*live_count];
-    return trace_builder_free(builder, block, false, 0);
+    if (options->lag_events > 0 && berm__rng_below(&p->other, 100) < SHARED_PERCENT)
+        gen_free_shared(p, block);
+    else
+        gen_free(p, block);
 }
 
 trace_t *gen_random(const trace_generate_options_t *given, char *error, size_t error_capacity) {
@@ -85,25 +88,13 @@ trace_t *gen_random(const trace_generate_options_t *given, char *error, size_t e
     if (fill_random(&options, error, error_capacity) != 0) {
         return NULL;
     }
-    trace_builder_t *builder = trace_builder_create("random", "generated");
+    gen_program_t p;
+    gen_begin(&p, "random", &options);
     uint32_t *live = malloc((size_t)options.operations * sizeof *live);
-    if (builder == NULL || live == NULL) {
-        trace_fail(error, error_capacity, "random: no memory for the trace");
-        trace_builder_destroy(builder);
-        free(live);
-        return NULL;
-    }
-    berm_rng_t rng;
-    berm__rng_seed(&rng, options.seed);
     size_t live_count = 0;
-    for (uint64_t i = 0; i < options.operations; i++) {
-        if (step_random(builder, &options, &rng, live, &live_count) != 0) {
-            trace_fail(error, error_capacity, "random: %s", builder->failure);
-            trace_builder_destroy(builder);
-            free(live);
-            return NULL;
-        }
-    }
+    p.has_failed |= live == NULL;
+    for (uint64_t i = 0; i < options.operations && !p.has_failed; i++)
+        step_random(&p, &options, live, &live_count);
     free(live);
-    return trace_builder_finish(builder, error, error_capacity);
+    return gen_end(&p, error, error_capacity);
 }

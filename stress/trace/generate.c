@@ -17,7 +17,8 @@ enum {
 // The figures are checked by tests/unit/test_generate_kinds.c.
 static const trace_kind_t kinds[] = {
     {"random", "independent allocs (73 %) and frees, as RMM's random-allocations benchmark",
-     TRACE_TAKES_OPERATIONS | TRACE_TAKES_MAX_SIZE | TRACE_TAKES_LIVE_CAP | TRACE_TAKES_SIZES,
+     TRACE_TAKES_OPERATIONS | TRACE_TAKES_MAX_SIZE | TRACE_TAKES_LIVE_CAP | TRACE_TAKES_SIZES |
+         TRACE_TAKES_LAG,
      gen_random, 1000, UINT64_C(34353178411), UINT64_C(31943768839)},
     {"gpt-train", "a transformer's training: micro-batches, gradients, optimizer",
      TAKES_REPEATS | TRACE_TAKES_LAYERS | TRACE_TAKES_HIDDEN | TRACE_TAKES_MICRO_BATCHES |
