@@ -70,6 +70,7 @@ typedef struct stress_simcuda {
     int (*gate)(void *stream, const simcuda_access_t *accesses, size_t count, uint64_t *gate);
     int (*gate_open)(uint64_t gate);
     uint64_t (*hazard_count)(void);
+    uint64_t (*hazard_count_of)(simcuda_hazard_kind_t kind);
     int (*hazard_read)(uint64_t index, simcuda_hazard_t *hazard);
     void (*ledger_read)(int device, simcuda_ledger_t *ledger);
     uint64_t (*calls)(const char *name);

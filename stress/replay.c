@@ -293,18 +293,28 @@ static bool replay_free_rest(replay_t *r) {
     return is_good;
 }
 
+// An allocator in need may wait for work that another stream has not ended: the harness's gates are
+// opened for it then, and what simcuda says about that is no finding.
+static uint64_t replay_hazards(const stress_simcuda_t *sim) {
+    return sim->hazard_count() - sim->hazard_count_of(SIMCUDA_HAZARD_DEADLOCK);
+}
+
 static bool replay_hazard_came(replay_t *r, uint64_t event) {
     const stress_simcuda_t *sim = stress_simcuda();
     simcuda_hazard_t hazard;
     while (sim != NULL && sim->hazard_read(r->hazards_seen, &hazard) == 0) {
         r->hazards_seen++;
-        if (hazard.kind == SIMCUDA_HAZARD_DEADLOCK) // see replay_hazards_read
+        if (hazard.kind == SIMCUDA_HAZARD_DEADLOCK) // see replay_hazards
             continue;
         (void)snprintf(r->result->failure, sizeof r->result->failure, "event %" PRIu64 ": %.200s",
                        event, hazard.text);
         return true;
     }
-    return false;
+    if (sim == NULL || replay_hazards(sim) == 0)
+        return false;
+    (void)snprintf(r->result->failure, sizeof r->result->failure,
+                   "event %" PRIu64 ": a hazard whose words are not kept", event);
+    return true;
 }
 
 // --- series --------------------------------------------------------------------------------------
@@ -443,19 +453,18 @@ static void replay_collect(replay_t *r) {
     result->op_p999_ns = histogram_quantile(&r->times, 999);
 }
 
-// An allocator in need may wait for work that another stream has not ended: the harness's gates are
-// opened for it then, and what simcuda says about that is no finding.
 static void replay_hazards_read(stress_replay_result_t *result, const stress_simcuda_t *sim) {
     simcuda_hazard_t hazard;
-    result->hazards = sim->hazard_count();
-    for (uint64_t i = 0, count = result->hazards; i < count; i++) {
-        if (sim->hazard_read(i, &hazard) != 0)
-            break;
+    result->hazards = replay_hazards(sim);
+    if (result->hazards == 0)
+        return;
+    (void)snprintf(result->first_hazard, sizeof result->first_hazard,
+                   "after the first of all, whose words alone are kept");
+    for (uint64_t i = 0; sim->hazard_read(i, &hazard) == 0; i++) {
         if (hazard.kind == SIMCUDA_HAZARD_DEADLOCK)
-            result->hazards--;
-        else if (result->first_hazard[0] == '\0')
-            (void)snprintf(result->first_hazard, sizeof result->first_hazard, "%.240s",
-                           hazard.text);
+            continue;
+        (void)snprintf(result->first_hazard, sizeof result->first_hazard, "%.240s", hazard.text);
+        return;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim.h"
 
@@ -38,6 +39,7 @@ void sim_hazard(simcuda_hazard_kind_t kind, uint64_t addr, const char *format, .
     if (sim.hazard_count < SIM_HAZARDS_KEPT)
         sim.hazards[sim.hazard_count] = hazard;
     sim.hazard_count++;
+    sim.hazard_count_of[kind]++;
     if (sim.config.is_strict) {
         (void)fprintf(stderr, "simcuda: hazard %s at 0x%llx, %llu ns: %s\n",
                       simcuda_hazard_name(kind), (unsigned long long)addr,
@@ -50,6 +52,14 @@ uint64_t simcuda_hazard_count(void) {
     if (!sim_lock())
         return 0;
     uint64_t count = sim.hazard_count;
+    sim_unlock();
+    return count;
+}
+
+uint64_t simcuda_hazard_count_of(simcuda_hazard_kind_t kind) {
+    if ((unsigned)kind >= SIMCUDA_HAZARD_KIND_COUNT || !sim_lock())
+        return 0;
+    uint64_t count = sim.hazard_count_of[kind];
     sim_unlock();
     return count;
 }
@@ -68,5 +78,6 @@ void simcuda_hazards_clear(void) {
     if (!sim_lock())
         return;
     sim.hazard_count = 0;
+    memset(sim.hazard_count_of, 0, sizeof sim.hazard_count_of);
     sim_unlock();
 }

@@ -328,6 +328,7 @@ typedef struct sim_state {
     // accounts
     simcuda_hazard_t *hazards;
     uint64_t hazard_count;
+    uint64_t hazard_count_of[SIMCUDA_HAZARD_KIND_COUNT]; // add up to hazard_count
     uint64_t faults_fired;
     uint64_t calls[SIM_FN_COUNT];
 } sim_state_t;

@@ -155,6 +155,7 @@ typedef struct simcuda_hazard {
 
 const char *simcuda_hazard_name(simcuda_hazard_kind_t kind);
 uint64_t simcuda_hazard_count(void); // all since the reset; the first 1,000 are kept
+uint64_t simcuda_hazard_count_of(simcuda_hazard_kind_t kind);      // the same of one kind
 int simcuda_hazard_read(uint64_t index, simcuda_hazard_t *hazard); // 0, or -1 past the kept ones
 void simcuda_hazards_clear(void);
 

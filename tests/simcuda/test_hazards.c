@@ -393,6 +393,11 @@ Test(deadlock, waiting_for_a_closed_gate) {
     OK(cuStreamSynchronize(second));
     expect(SIMCUDA_HAZARD_DEADLOCK);
     OK(cuStreamQuery(first));
+    cr_assert(simcuda_hazard_count_of(SIMCUDA_HAZARD_DEADLOCK) == 1);
+    cr_assert(simcuda_hazard_count_of(SIMCUDA_HAZARD_RACE) == 0);
+    cr_assert(simcuda_hazard_count_of(SIMCUDA_HAZARD_KIND_COUNT) == 0);
+    simcuda_hazards_clear();
+    cr_assert(simcuda_hazard_count_of(SIMCUDA_HAZARD_DEADLOCK) == 0);
 }
 
 Test(deadlock, free_waits_for_a_closed_gate) {

@@ -64,6 +64,7 @@ FORWARD(int, simcuda_gate, (void *stream, const simcuda_access_t *accesses, size
 FORWARD(int, simcuda_gate_open, (uint64_t gate), (gate))
 FORWARD(const char *, simcuda_hazard_name, (simcuda_hazard_kind_t kind), (kind))
 FORWARD(uint64_t, simcuda_hazard_count, (void), ())
+FORWARD(uint64_t, simcuda_hazard_count_of, (simcuda_hazard_kind_t kind), (kind))
 FORWARD(int, simcuda_hazard_read, (uint64_t index, simcuda_hazard_t *hazard), (index, hazard))
 FORWARD_VOID(simcuda_hazards_clear, (void), ())
 FORWARD_VOID(simcuda_ledger_read, (int device, simcuda_ledger_t *ledger), (device, ledger))

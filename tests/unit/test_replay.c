@@ -171,6 +171,29 @@ Test(replay, defers_frees_as_recorded) {
 
 // With 20 MiB the second block needs the first one's memory while a side stream uses it: the
 // allocator waits, and that is no finding.
+// An allocator whose frees wait for the whole device meets a closed gate each time; that is no
+// hazard, however often, also beyond the hazards whose words are kept.
+Test(replay, gates_that_a_wait_opens_are_no_hazard_however_many) {
+    static char text[300000];
+    size_t used = (size_t)snprintf(text, sizeof text, HEAD);
+    for (int i = 0; i < 2400; i += 2)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "0,alloc,%d,4096,0\n0,alloc,%d,4096,1\n0,free,%d,4096,0\n"
+                                 "0,free,%d,4096,1\n0,free_done,%d,4096,0\n",
+                                 i, i + 1, i, i + 1, i);
+    cr_assert(used < sizeof text - 1);
+    open_device(BERM_GIB(1));
+    stress_replay_options_t options = options_of(&stress_cudamalloc_ops);
+    options.stops_at_hazard = true;
+    stress_replay_result_t r = replay(text, &options);
+    cr_assert(stress_simcuda()->hazard_count() > 1000, "%llu",
+              (unsigned long long)stress_simcuda()->hazard_count());
+    cr_assert(stress_replay_is_good(&r) && r.hazards == 0 && r.first_hazard[0] == '\0', "%s%s",
+              r.failure, r.first_hazard);
+    stress_replay_result_destroy(&r);
+    stress_device_close();
+}
+
 Test(replay, lets_an_allocator_in_need_wait) {
     open_device(BERM_MIB(20));
     const stress_replay_options_t options = options_of(&stress_pytorch_ops);
