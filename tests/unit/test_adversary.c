@@ -62,7 +62,7 @@ Test(adversary, of_whole_granules_costs_berm_the_headroom_only) {
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(most); i++) {
         stress_adversary_options_t options =
             options_of(most[i].kind, &stress_berm_ops, BERM_MIB(2));
-        options.conf = "growth_handle:2M";
+        options.conf = "growth_handle:2M,learned_placement:off";
         stress_adversary_result_t r = play(&options);
         expect_good(&r);
         cr_assert(r.has_bound && r.reserved_over_live <= most[i].granules, "%s: %.4f", most[i].kind,
@@ -84,7 +84,8 @@ Test(adversary, of_whole_granules_is_served_on_a_device_one_granule_larger_than_
 }
 
 Test(adversary, keeps_to_its_bound_with_default_options_and_each_mode) {
-    static const char *const confs[] = {"", "remap:alias", "headroom:0", "headroom:10"};
+    static const char *const confs[] = {"", "remap:alias", "headroom:0", "headroom:10",
+                                        "learned_placement:off"};
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(most); i++) {
         for (size_t j = 0; j < BERM_ARRAY_LENGTH(confs); j++) {
             stress_adversary_options_t options =
@@ -105,6 +106,7 @@ Test(adversary, below_granules_costs_what_they_pin) {
         stress_adversary_options_t options =
             options_of(most[i].kind, &stress_berm_ops, BERM_KIB(256));
         options.live_bytes = BERM_MIB(512);
+        options.conf = "learned_placement:off";
         stress_adversary_result_t r = play(&options);
         expect_good(&r);
         cr_assert(r.reserved_over_live <= most[i].eighths, "%s: %.4f", most[i].kind,
