@@ -63,7 +63,8 @@ typedef struct berm_range {
     uint8_t is_slab;
     uint8_t is_pinned; // LIVE, AWAITED, HELD: registered with something outside
     uint8_t unused0;
-    // STALE: handles still mapped there. LIVE and AWAITED: the note of it (policy/learn.h); 0: none.
+    // STALE: handles still mapped there. LIVE and AWAITED: the note of it (policy/learn.h); 0:
+    // none.
     uint32_t mappings;
 } berm_range_t;
 

@@ -63,9 +63,8 @@ berm_range_t *berm__planned_range_at(const berm_planned_t *planned, uint64_t off
 // A range of the arena is about to be free. The pool's lock is held.
 void berm__planned_give(berm_planned_t *planned, const berm_range_t *range);
 
-// Maps granules of the arena beforehand, as far as memory is free elsewhere and its work has passed,
-// or where aliases are allowed and it `takes_unpassed`.
-// Locked, in context.
+// Maps granules of the arena beforehand, as far as memory is free elsewhere and its work has
+// passed, or where aliases are allowed and it `takes_unpassed`. Locked, in context.
 void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool, bool takes_unpassed);
 static inline bool berm__planned_is_filled(const berm_planned_t *planned) {
     return planned->filled_bytes >= planned->plan->arena_bytes;
