@@ -29,6 +29,7 @@ struct berm_follow {
     uint32_t hit_at, hit_count;
     uint32_t item;         // at the cursor
     uint32_t misfit;       // see MISFIT_SKIP
+    uint32_t skipped;      // requests since the last that was an item: each stood for one, perhaps
     uint64_t cursor;       // a place
     uint64_t recent[GRAM]; // the last sizes, the latest last
 };
@@ -124,23 +125,41 @@ static bool is_open(const berm_follow_t *follow, uint32_t item, uint64_t place) 
     return follow->served[item] <= place;
 }
 
+// An open item of that size so far from the cursor, or BERM_FOLLOW_NONE.
+static uint32_t item_try(const berm_follow_t *follow, uint64_t size_bytes, int32_t distance) {
+    uint32_t far = (uint32_t)(distance < 0 ? -distance : distance);
+    if (far > (distance < 0 ? follow->behind : follow->ahead))
+        return BERM_FOLLOW_NONE;
+    uint32_t item = distance < 0 ? item_behind(follow, far) : item_ahead(follow, far);
+    uint64_t place = distance < 0 ? follow->cursor - far : follow->cursor + far;
+    return follow->sizes[item] == size_bytes && is_open(follow, item, place) ? item
+                                                                             : BERM_FOLLOW_NONE;
+}
+
+// Where the plan is followed only the cursor's item counts: a request of another size is mostly an
+// item whose size has changed, and an equal one nearby will be asked for by itself. After such
+// requests the item is looked for where each of them stood for one, then where fewer did (they were
+// extra), then further on (some are missing), then behind.
 uint32_t berm__follow_find(const berm_follow_t *follow, uint64_t size_bytes) {
-    const uint64_t cursor = follow->cursor;
-    const uint32_t ahead = follow->ahead < NEAR ? follow->ahead : NEAR;
-    for (uint32_t i = 0; i <= ahead; i++) {
-        uint32_t item = item_ahead(follow, i);
-        if (follow->sizes[item] == size_bytes && is_open(follow, item, cursor + i))
-            return item;
-        if (i == 0 || i > follow->behind)
-            continue;
-        item = item_behind(follow, i);
-        if (follow->sizes[item] == size_bytes && is_open(follow, item, cursor - i))
-            return item;
+    const int32_t skipped = (int32_t)berm__min_u64(follow->skipped, NEAR);
+    uint32_t item = BERM_FOLLOW_NONE;
+    for (int32_t at = skipped; at >= 0 && item == BERM_FOLLOW_NONE; at--)
+        item = item_try(follow, size_bytes, at);
+    for (int32_t i = 1; skipped > 0 && i <= NEAR && item == BERM_FOLLOW_NONE; i++) {
+        item = item_try(follow, size_bytes, skipped + i);
+        if (item == BERM_FOLLOW_NONE)
+            item = item_try(follow, size_bytes, -i);
     }
-    return BERM_FOLLOW_NONE;
+    return item;
+}
+
+uint32_t berm__follow_due(const berm_follow_t *follow) {
+    uint32_t distance = (uint32_t)berm__min_u64(follow->skipped, NEAR);
+    return item_ahead(follow, distance % follow->count);
 }
 
 static void cursor_set(berm_follow_t *follow, uint64_t place) {
+    follow->skipped = 0;
     follow->cursor = place;
     follow->item = (uint32_t)(place % follow->count);
 }
@@ -162,7 +181,8 @@ static void request_note(berm_follow_t *follow, uint64_t size_bytes, bool is_hit
     follow->hit_at = follow->hit_at + 1 < follow->count ? follow->hit_at + 1 : 0;
 }
 
-void berm__follow_accept(berm_follow_t *follow, uint32_t item) {
+// The request was that item; the cursor goes behind it.
+static void item_take(berm_follow_t *follow, uint32_t item, bool is_served) {
     uint64_t place = follow->cursor;
     if (item != follow->item) {
         uint32_t distance =
@@ -170,7 +190,8 @@ void berm__follow_accept(berm_follow_t *follow, uint32_t item) {
         place = distance <= follow->ahead ? place + distance : place - (follow->count - distance);
     }
     follow->served[item] = place + 1;
-    request_note(follow, follow->sizes[item], true);
+    request_note(follow, follow->sizes[item], is_served);
+    follow->skipped = 0;
     follow->misfit -= follow->misfit > 0;
     follow->cursor = place;
     follow->item = item;
@@ -178,6 +199,14 @@ void berm__follow_accept(berm_follow_t *follow, uint32_t item) {
     for (uint32_t i = 0; i < BERM_FOLLOW_REACH && !is_open(follow, follow->item, follow->cursor);
          i++)
         cursor_advance(follow);
+}
+
+void berm__follow_accept(berm_follow_t *follow, uint32_t item) {
+    item_take(follow, item, true);
+}
+
+void berm__follow_pass(berm_follow_t *follow, uint32_t item) {
+    item_take(follow, item, false);
 }
 
 // How many of the last sizes stand right before an item.
@@ -231,6 +260,7 @@ static void seek_recent(berm_follow_t *follow) {
 
 void berm__follow_skip(berm_follow_t *follow, uint64_t size_bytes) {
     request_note(follow, size_bytes, false);
+    follow->skipped++;
     follow->misfit = (uint32_t)berm__min_u64(follow->misfit + MISFIT_SKIP, MISFIT_MAX);
     if (follow->misfit >= MISFIT_TO_ALIGN && !align(follow))
         seek_recent(follow);

@@ -31,9 +31,14 @@ void berm__follow_destroy(berm_follow_t *follow); // NULL is allowed
 // The item a request of this size is, or BERM_FOLLOW_NONE. Changes nothing.
 uint32_t berm__follow_find(const berm_follow_t *follow, uint64_t size_bytes);
 
-// After each request exactly one of these two. accept: it was served as `item`, which
-// berm__follow_find returned; the cursor moves behind it. skip: it was served otherwise.
+// The item that the next request should be: one after another, whatever their sizes were.
+uint32_t berm__follow_due(const berm_follow_t *follow);
+
+// After each request exactly one of these three. accept: it was served as `item`, which
+// berm__follow_find returned; the cursor moves behind it. pass: it is that item, but was served
+// otherwise. skip: it is no item.
 void berm__follow_accept(berm_follow_t *follow, uint32_t item);
+void berm__follow_pass(berm_follow_t *follow, uint32_t item);
 void berm__follow_skip(berm_follow_t *follow, uint64_t size_bytes);
 
 // Puts the cursor before `item`, in a pass of which nothing has been served.

@@ -15,12 +15,8 @@
 
 static void plan_forget(berm_learn_t *learn) {
     berm__planner_destroy(learn->planner);
-    berm__mem_free(learn->item_bytes, learn->item_count * sizeof *learn->item_bytes);
-    berm__mem_free(learn->item_begin, learn->item_count * sizeof *learn->item_begin);
+    berm__course_destroy(&learn->course);
     learn->planner = NULL;
-    learn->item_bytes = NULL;
-    learn->item_begin = NULL;
-    learn->item_count = 0;
 }
 
 static void watch_forget(berm_learn_t *learn) {
@@ -150,26 +146,24 @@ static uint32_t note_lifetime(const berm_learn_t *learn, uint32_t number, uint32
     return lifetime <= length ? lifetime : 0;
 }
 
-// The blocks of the last period that do not outlive one by more. False without host memory.
+// The course of the last period, and the blocks in it that do not outlive one by more. False
+// without host memory.
 static bool items_make(berm_learn_t *learn, uint32_t length, berm_plan_item_t **items) {
-    uint32_t first = learn->note_count - length, count = 0;
-    for (uint32_t i = 0; i < length; i++)
-        count += note_lifetime(learn, first + i, length) > 0;
-    learn->item_count = count;
-    learn->item_bytes = berm__mem_alloc(count * sizeof *learn->item_bytes);
-    learn->item_begin = berm__mem_alloc(count * sizeof *learn->item_begin);
-    *items = berm__mem_alloc(count * sizeof **items);
-    if (learn->item_bytes == NULL || learn->item_begin == NULL || *items == NULL)
+    uint32_t first = learn->note_count - length;
+    berm_course_t *course = &learn->course;
+    *items = berm__mem_alloc(length * sizeof **items);
+    if (*items == NULL || !berm__course_init(course, length))
         return false;
-    for (uint32_t i = 0, at = 0; i < length; i++) {
-        uint32_t lifetime = note_lifetime(learn, first + i, length);
+    for (uint32_t i = 0; i < length; i++) {
+        uint32_t lifetime = note_lifetime(learn, first + i, length), end = i + lifetime;
+        course->bytes[i] = note_at(learn, first + i)->size_units * BERM_RANGE_UNIT_BYTES;
+        course->item_of[i] = BERM_ITEM_NONE;
         if (lifetime == 0)
             continue;
-        uint32_t end = i + lifetime;
-        uint64_t bytes = note_at(learn, first + i)->size_units * BERM_RANGE_UNIT_BYTES;
-        (*items)[at] = (berm_plan_item_t){bytes, i, end > length ? end - length : end};
-        learn->item_bytes[at] = bytes;
-        learn->item_begin[at++] = i;
+        (*items)[course->item_count] =
+            (berm_plan_item_t){course->bytes[i], i, end > length ? end - length : end};
+        course->request_of[course->item_count] = i;
+        course->item_of[i] = course->item_count++;
     }
     return true;
 }
@@ -201,6 +195,12 @@ static uint64_t items_peak_bytes(const berm_plan_item_t *items, uint32_t count, 
     return peak;
 }
 
+// Until the last block from before a plan is free, granules are shared by fewer blocks than before
+// and after: of a device that is so full that this would not fit, no plan is made.
+enum {
+    TRANSITION_SHARE = 128
+};
+
 // Granules that the arena may have: what the headroom and the limit leave beside everything else.
 static uint32_t pages_max(berm_pool_t *pool, uint64_t peak_bytes, uint32_t length) {
     berm_device_t *device = pool->device;
@@ -213,6 +213,7 @@ static uint32_t pages_max(berm_pool_t *pool, uint64_t peak_bytes, uint32_t lengt
     uint64_t most = target >= 0x1p62 ? UINT64_C(1) << 62 : (uint64_t)target;
     most = berm__min_u64(most, berm__min_u64(device->limit_bytes, device->gpu.memory_bytes));
     most -= berm__min_u64(most, others);
+    most -= most / TRANSITION_SHARE;
     return (uint32_t)berm__min_u64(most >> device->gpu.lg_granule, UINT32_MAX);
 }
 
@@ -231,7 +232,7 @@ static void planning_begin(berm_pool_t *pool, uint32_t length) {
     berm_learn_t *learn = pool->learn;
     berm_plan_item_t *items = NULL;
     bool is_made = items_make(learn, length, &items);
-    uint32_t count = learn->item_count;
+    uint32_t count = learn->course.item_count;
     uint64_t peak_bytes = is_made ? items_peak_bytes(items, count, length) : 0;
     const berm_planner_options_t options = {
         .granule_bytes = pool->device->gpu.granule_bytes,
@@ -244,7 +245,7 @@ static void planning_begin(berm_pool_t *pool, uint32_t length) {
     };
     if (peak_bytes > 0 && options.pages_max > 0)
         learn->planner = berm__planner_create(items, count, &options);
-    berm__mem_free(items, count * sizeof *items);
+    berm__mem_free(items, length * sizeof *items);
     learn->plan_note = learn->note_count;
     learn->plan_length = length;
     learn->state = BERM_LEARN_PLANNING;
@@ -255,13 +256,14 @@ static void planning_begin(berm_pool_t *pool, uint32_t length) {
 // Whether so much has matched that the plan is worth its driver calls.
 static bool evidence_is_enough(const berm_learn_t *learn) {
     uint32_t length = learn->plan_length;
-    if (berm__period_verdict(learn->period) != BERM_PERIOD_CONFIRMED)
-        return false;
+    uint32_t since = learn->note_count - learn->plan_note;
+    if (berm__period_verdict(learn->period) != BERM_PERIOD_CONFIRMED || since < length / 8)
+        return false; // it may be taken for another for a moment
     if (learn->note_moved > 0 && learn->note_count - learn->note_moved < length)
         return true;
     uint64_t wanted =
         berm__min_u64((uint64_t)length * BERM_LEARN_EVIDENCE_PERIODS, BERM_LEARN_EVIDENCE_NOTES);
-    return length + (learn->note_count - learn->plan_note) >= wanted;
+    return length + since >= wanted;
 }
 
 static void planning_step(berm_pool_t *pool) {
@@ -299,14 +301,16 @@ static bool ending_is_due(const berm_learn_t *learn) {
     return learn->planned.is_ending && learn->planned.taken_count == 0;
 }
 
-// A plan for a period is replaced by one for a longer period only.
+// A plan is replaced by one for a longer period only, or for another when it serves badly.
 static bool plan_is_wanted(const berm_learn_t *learn, uint32_t length) {
     if (learn->note_count < learn->retry_note ||
         (length > BERM_LEARN_LONG_NOTES &&
          (uint64_t)learn->moved_count * BERM_LEARN_LONG_RATE < learn->note_count))
         return false;
-    return learn->planned.segment == NULL ||
-           length > learn->active_length + learn->active_length / 2;
+    const berm_planned_t *planned = &learn->planned;
+    return planned->segment == NULL || length > learn->active_length + learn->active_length / 2 ||
+           (length != learn->active_length &&
+            berm__follow_match_permille(planned->follow) < BERM_LEARN_GOOD_PERMILLE);
 }
 
 void berm__learn_note(berm_pool_t *pool, berm_range_t *range, bool is_planned) {
@@ -411,12 +415,9 @@ bool berm__learn_take(berm_pool_t *pool, uint64_t occupied_bytes, const berm_req
 
 // --- ticks -------------------------------------------------------------------------------------
 
-// The item that the next request should be.
-static uint32_t item_next(const berm_learn_t *learn) {
-    uint32_t position = (learn->note_count - learn->plan_note) % learn->plan_length, item = 0;
-    while (item < learn->item_count && learn->item_begin[item] < position)
-        item++;
-    return item < learn->item_count ? item : 0;
+// Which request of the course should be next.
+static uint32_t request_next(const berm_learn_t *learn) {
+    return (learn->note_count - learn->plan_note) % learn->plan_length;
 }
 
 // True once there is none.
@@ -436,8 +437,8 @@ static void plan_install(berm_pool_t *pool) {
     berm_status_t status = BERM_ERROR_STATE; // the one before it is ending
     if (plan_drop(pool)) {
         learn->planner = NULL;
-        status = berm__planned_install(&learn->planned, pool, planner, learn->item_bytes,
-                                       item_next(learn));
+        status = berm__planned_install(&learn->planned, pool, planner, &learn->course,
+                                       request_next(learn));
     }
     berm__mutex_lock(&pool->lock);
     if (status == BERM_OK) {
@@ -548,7 +549,7 @@ void berm__learn_work(berm_pool_t *pool) {
     work_t work = work_find(pool);
     if (work == WORK_INSTALL) {
         length = pool->learn->plan_length;
-        items = pool->learn->item_count;
+        items = pool->learn->course.item_count;
     }
     if (berm__gpu_enter(&device->gpu, &is_pushed) == BERM_OK)
         work_do(pool, work);

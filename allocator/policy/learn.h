@@ -39,6 +39,8 @@ enum {
     // Longer periods than this are planned only where one miss in so many requests moved pages.
     BERM_LEARN_LONG_NOTES = 1 << 14,
     BERM_LEARN_LONG_RATE = 1024,
+    // Of the last period's requests that a plan should serve.
+    BERM_LEARN_GOOD_PERMILLE = 700,
     // Requests that have to match before a period in which nothing moved is planned, or so many
     // periods, whichever is less.
     BERM_LEARN_EVIDENCE_NOTES = 1 << 11,
@@ -73,9 +75,8 @@ typedef struct berm_learn {
     uint64_t moves;                   // of the device, when last looked at
     // Planning, of the period that ended with note plan_note.
     berm_planner_t *planner;
-    uint64_t *item_bytes; // for the follower, in order of begin
-    uint32_t *item_begin;
-    uint32_t item_count, plan_note, plan_length;
+    berm_course_t course;
+    uint32_t plan_note, plan_length;
     // The plan in force, if planned.segment is not NULL: for a period of active_length requests,
     // of which `asked` and `served` since the share was last looked at.
     berm_planned_t planned;

@@ -10,8 +10,28 @@ static uint64_t cell_of(uint64_t offset_bytes) {
     return offset_bytes / BERM_CELL_BYTES;
 }
 
+bool berm__course_init(berm_course_t *course, uint32_t length) {
+    *course = (berm_course_t){.length = length};
+    course->bytes = berm__mem_alloc(length * sizeof *course->bytes);
+    course->item_of = berm__mem_alloc(length * sizeof *course->item_of);
+    course->request_of = berm__mem_alloc(length * sizeof *course->request_of);
+    if (course->bytes != NULL && course->item_of != NULL && course->request_of != NULL)
+        return true;
+    berm__course_destroy(course);
+    return false;
+}
+
+void berm__course_destroy(berm_course_t *course) {
+    berm__mem_free(course->bytes, course->length * sizeof *course->bytes);
+    berm__mem_free(course->item_of, course->length * sizeof *course->item_of);
+    berm__mem_free(course->request_of, course->length * sizeof *course->request_of);
+    *course = (berm_course_t){0};
+}
+
 static void records_free(berm_planned_t *planned) {
     berm__pages_destroy(&planned->pages);
+    berm__forecast_destroy(&planned->forecast);
+    berm__course_destroy(&planned->course);
     berm__cells_destroy(&planned->taken);
     if (planned->range_of != NULL)
         berm__mem_unreserve(planned->range_of, planned->range_of_bytes);
@@ -21,18 +41,20 @@ static void records_free(berm_planned_t *planned) {
 }
 
 berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
-                                    berm_planner_t *planner, const uint64_t *item_bytes,
-                                    uint32_t next) {
+                                    berm_planner_t *planner, berm_course_t *course, uint32_t next) {
     const berm_plan_t *plan = berm__planner_plan(planner);
     uint64_t cells = cell_of(plan->arena_bytes - 1) + 1;
-    *planned = (berm_planned_t){.planner = planner, .plan = plan};
-    planned->follow = berm__follow_create(item_bytes, plan->item_count);
+    *planned = (berm_planned_t){.planner = planner, .plan = plan, .course = *course};
+    *course = (berm_course_t){0};
+    planned->follow = berm__follow_create(planned->course.bytes, planned->course.length);
     planned->range_of_bytes = cells * sizeof *planned->range_of;
     planned->range_of = berm__mem_reserve(planned->range_of_bytes);
     berm_status_t status = BERM_ERROR_OUT_OF_HOST_MEMORY;
     if (planned->follow != NULL && planned->range_of != NULL &&
         berm__cells_init(&planned->taken, cells) &&
-        (!plan->is_aliased || berm__pages_init(&planned->pages, plan)))
+        (plan->is_aliased ? berm__pages_init(&planned->pages, plan)
+                          : berm__forecast_init(&planned->forecast, plan, &planned->course,
+                                                pool->device->gpu.lg_granule)))
         status = berm__pool_arena_add(pool, plan->arena_bytes, planned);
     if (status != BERM_OK) {
         records_free(planned);
@@ -129,13 +151,35 @@ static berm_status_t span_take(berm_planned_t *planned, berm_pool_t *pool, berm_
     return BERM_OK;
 }
 
+// Which request of the course it is: one of its size, or the one that is due, if the size is not
+// far from that one's and there is room for it.
+static uint32_t request_find(const berm_planned_t *planned, uint64_t size_bytes) {
+    uint32_t request = berm__follow_find(planned->follow, size_bytes);
+    if (request != BERM_FOLLOW_NONE)
+        return request;
+    uint32_t due = berm__follow_due(planned->follow), item = planned->course.item_of[due];
+    uint64_t due_bytes = planned->course.bytes[due];
+    if (item == BERM_ITEM_NONE || size_bytes < due_bytes / 4 * 3 || size_bytes > due_bytes / 4 * 5)
+        return BERM_FOLLOW_NONE;
+    uint64_t start = planned->plan->offset_bytes[item];
+    if (start + size_bytes > planned->plan->arena_bytes)
+        return BERM_FOLLOW_NONE;
+    berm_range_t *range = berm__planned_range_at(planned, start);
+    return span_look(planned, range, start, size_bytes) == SPAN_TAKEN ? BERM_FOLLOW_NONE : due;
+}
+
 bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
                         bool may_map, berm_place_t *place, berm_status_t *status) {
     if (planned->is_ending)
         return false;
-    uint32_t item = berm__follow_find(planned->follow, size_bytes);
-    if (item == BERM_FOLLOW_NONE) {
+    uint32_t request = request_find(planned, size_bytes);
+    if (request == BERM_FOLLOW_NONE) {
         berm__follow_skip(planned->follow, size_bytes);
+        return false;
+    }
+    uint32_t item = planned->course.item_of[request];
+    if (item == BERM_ITEM_NONE) {
+        berm__follow_pass(planned->follow, request);
         return false;
     }
     uint64_t start = planned->plan->offset_bytes[item];
@@ -155,10 +199,10 @@ bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t siz
     if (state == SPAN_FREE)
         *status = span_take(planned, pool, range, start, size_bytes, place);
     if (state != SPAN_FREE || *status != BERM_OK) {
-        berm__follow_skip(planned->follow, size_bytes);
+        berm__follow_pass(planned->follow, request);
         return false;
     }
-    berm__follow_accept(planned->follow, item);
+    berm__follow_accept(planned->follow, request);
     return true;
 }
 

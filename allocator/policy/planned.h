@@ -26,15 +26,28 @@
 #include "core/cells.h"
 #include "core/follow.h"
 #include "core/planner.h"
+#include "policy/forecast.h"
 #include "policy/pages.h"
+
+// The requests of one period, in their order, and which of them the plan has places for.
+typedef struct berm_course {
+    uint32_t length, item_count;
+    uint64_t *bytes;      // of each request
+    uint32_t *item_of;    // of each request; BERM_ITEM_NONE: no place
+    uint32_t *request_of; // of each item, ascending
+} berm_course_t;
+
+#define BERM_ITEM_NONE UINT32_MAX
 
 typedef struct berm_planned {
     berm_segment_t *segment; // NULL: no plan
     berm_planner_t *planner; // owns the plan
     const berm_plan_t *plan;
-    berm_follow_t *follow;
-    berm_pages_t pages; // of an aliased plan
-    bool is_ending;     // it serves nobody any more (below)
+    berm_course_t course;
+    berm_follow_t *follow;    // over all requests of the period
+    berm_pages_t pages;       // of an aliased plan
+    berm_forecast_t forecast; // of any other
+    bool is_ending;           // it serves nobody any more (below)
     uint64_t taken_count;
     berm_cells_t taken;
     berm_range_t **range_of; // by cell
@@ -42,12 +55,16 @@ typedef struct berm_planned {
     uint64_t filled_bytes; // below, the arena has been mapped beforehand
 } berm_planned_t;
 
-// Makes an arena for a plan that is done, of which item `next` is the next request. Takes the
-// planner over, also on failure. Locked, in context: OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER,
-// DEVICE_LOST.
+// Host memory for a course of `length` requests; false without, and nothing is held. Destroy: one
+// that was not made, all zero, is allowed.
+BERM_NODISCARD bool berm__course_init(berm_course_t *course, uint32_t length);
+void berm__course_destroy(berm_course_t *course);
+
+// Makes an arena for a plan that is done, of whose course `next` is the next request. Takes planner
+// and course over, also on failure. Locked, in context: OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY,
+// DRIVER, DEVICE_LOST.
 berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
-                                    berm_planner_t *planner, const uint64_t *item_bytes,
-                                    uint32_t next);
+                                    berm_planner_t *planner, berm_course_t *course, uint32_t next);
 // Ends the plan: the arena is a segment like others; false if it cannot be that yet, and is ending.
 // The device's lock is held, in context; `is_closing`: the segments are gone.
 bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_closing);
@@ -58,6 +75,11 @@ bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_clos
 // in its context, the pool's then being given up meanwhile.
 bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
                         bool may_map, berm_place_t *place, berm_status_t *status);
+// In how many requests a granule of the arena is wanted, as far as the plan knows.
+static inline uint32_t berm__planned_distance(const berm_planned_t *planned, uint64_t granule) {
+    return berm__forecast_distance(&planned->forecast, granule,
+                                   berm__follow_cursor(planned->follow));
+}
 // The range of the arena that holds an offset. The pool's lock is held.
 berm_range_t *berm__planned_range_at(const berm_planned_t *planned, uint64_t offset_bytes);
 // A range of the arena is about to be free. The pool's lock is held.

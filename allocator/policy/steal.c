@@ -79,7 +79,7 @@ typedef struct batch {
 } batch_t;
 
 // Takes runs that have passed out of the free ones, smallest free range first, up to `most`
-// granules: of a plan's arena, or of all others. The pool's lock is held.
+// granules: of plans' arenas, or of all others. The pool's lock is held.
 static berm_status_t batch_pick(berm_pool_t *pool, bool is_of_plan, uint64_t most, batch_t *batch) {
     unsigned lg = pool->device->gpu.lg_granule;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
@@ -101,6 +101,93 @@ static berm_status_t batch_pick(berm_pool_t *pool, bool is_of_plan, uint64_t mos
                 batch->granules += run.count;
             }
             range = next;
+        }
+    }
+    return BERM_OK;
+}
+
+// --- arenas of plans: what the plan wants last goes first ----------------------------------------
+
+enum {
+    PLAN_RANGES_MAX = 64, // looked at for each run
+    PLAN_SAMPLES = 4      // handles of each
+};
+
+typedef struct victim {
+    berm_range_t *range;
+    run_t whole; // of the range
+    uint64_t granule;
+    uint32_t distance;
+} victim_t;
+
+static bool victim_is_good(const berm_pool_t *pool, const berm_segment_t *segment,
+                           const run_t *whole, uint64_t granule, uint32_t least,
+                           uint32_t *distance) {
+    uint64_t end = handle_end(segment, granule, whole->first + whole->count);
+    *distance = berm__planned_distance(segment->planned, granule);
+    return *distance >= least && handle_has_passed(segment, pool->stream, granule, end);
+}
+
+static void victim_offer(const berm_pool_t *pool, const berm_segment_t *segment,
+                         berm_range_t *range, victim_t *best) {
+    run_t whole;
+    if (!berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &whole.first,
+                                     &whole.count))
+        return;
+    for (uint64_t i = 0; i < PLAN_SAMPLES; i++) {
+        uint64_t at = whole.first + i * whole.count / PLAN_SAMPLES;
+        uint32_t distance;
+        while (at > whole.first && segment->handle_of[at - 1] == segment->handle_of[at])
+            at--;
+        if (victim_is_good(pool, segment, &whole, at, best->distance + 1, &distance))
+            *best = (victim_t){range, whole, at, distance};
+    }
+}
+
+// A run of handles that the plan wants late, around the one that it wants last of some.
+static bool plan_run(const berm_pool_t *pool, berm_segment_t *segment, uint64_t most,
+                     berm_range_t **range, run_t *run) {
+    victim_t best = {0};
+    uint32_t distance;
+    berm_range_t *at = berm__ranges_bin_last(&segment->ranges);
+    for (int i = 0; i < PLAN_RANGES_MAX && at != NULL; i++) {
+        victim_offer(pool, segment, at, &best);
+        at = berm__ranges_bin_prev(&segment->ranges, at);
+    }
+    if (best.range == NULL)
+        return false;
+    uint64_t end = best.whole.first + best.whole.count;
+    *range = best.range;
+    *run = (run_t){best.granule, handle_end(segment, best.granule, end) - best.granule};
+    while (run->first + run->count < end && run->count < most &&
+           victim_is_good(pool, segment, &best.whole, run->first + run->count, best.distance / 2,
+                          &distance)) {
+        uint64_t next = run->first + run->count;
+        uint64_t count = handle_end(segment, next, end) - next;
+        if (run->count + count > most)
+            break;
+        run->count += count;
+    }
+    return true;
+}
+
+static berm_status_t plan_pick(berm_pool_t *pool, uint64_t most, batch_t *batch) {
+    unsigned lg = pool->device->gpu.lg_granule;
+    BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
+        berm_range_t *range;
+        run_t run;
+        if (segment->planned == NULL || segment->has_views)
+            continue;
+        while (batch->granules < most && batch->count < BATCH_MAX &&
+               plan_run(pool, segment, most - batch->granules, &range, &run)) {
+            if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
+                return BERM_ERROR_OUT_OF_HOST_MEMORY;
+            range = berm__ranges_carve(&segment->ranges, range, run.first << lg, run.count << lg,
+                                       BERM_RANGE_BUSY);
+            batch->runs[batch->count].segment = segment;
+            batch->runs[batch->count].range = range;
+            batch->runs[batch->count++].run = run;
+            batch->granules += run.count;
         }
     }
     return BERM_OK;
@@ -167,12 +254,14 @@ static berm_status_t part_steal(berm_pool_t *pool, bool is_of_plan, uint64_t gra
     while (status == BERM_OK && has_more && *taken < granules) {
         batch_t batch = {0};
         berm__mutex_lock(&pool->lock);
-        berm_status_t picked = batch_pick(pool, is_of_plan, granules - *taken, &batch);
+        berm_status_t picked = is_of_plan ? plan_pick(pool, granules - *taken, &batch) : BERM_OK;
+        if (picked == BERM_OK && batch.count == 0)
+            picked = batch_pick(pool, is_of_plan, granules - *taken, &batch);
         berm__mutex_unlock(&pool->lock);
         status = batch_unmap(pool, &batch, taken);
         if (status == BERM_OK)
             status = picked;
-        has_more = batch.count == BATCH_MAX;
+        has_more = is_of_plan ? batch.count > 0 : batch.count == BATCH_MAX;
     }
     return status;
 }

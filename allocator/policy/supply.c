@@ -104,6 +104,11 @@ static berm_status_t whole_release(supply_t *supply) {
                                         berm__min_u64(phys->reserved_bytes, room));
 }
 
+// Arenas of plans are filled with what is free elsewhere; requests take from them too.
+static bool supply_takes_planned(const supply_t *supply) {
+    return !supply->demand->is_spare || supply->demand->request_bytes > 0;
+}
+
 // Takes free pages from their addresses. With remap off they go back to the driver, which makes
 // room to create.
 static berm_status_t supply_steal(supply_t *supply, bool *has_progress) {
@@ -143,7 +148,7 @@ static berm_status_t supply_alias(supply_t *supply, bool *has_progress) {
         supply->pool->group->store->idle_large_count + supply->pool->aliased.large_count;
     uint32_t most = large < supply->demand->large_max ? phys->large_granules : 1;
     berm_status_t status = berm__alias_take(supply->pool, most, supply_short(supply),
-                                            !supply->demand->is_spare, &taken);
+                                            supply_takes_planned(supply), &taken);
     phys->moved_bytes += taken << phys->gpu->lg_granule;
     *has_progress = taken > 0;
     return status;

@@ -10,8 +10,9 @@ typedef struct berm_demand {
     uint64_t large_max;     // large handles that the holes have room for
     uint32_t whole;         // granules of the one handle that is wanted instead; 0: none
     uint64_t request_bytes; // what the caller asked for, for the headroom rule
-    // Only what nobody else needs: what is free and of no plan, then, for a request, growth within
-    // the headroom; no wait, and pages whose work is not done, by alias, only if it takes_unpassed.
+    // Only what nobody else needs: what is free, in arenas of plans for a request only, and for one
+    // growth within the headroom; no wait, and pages whose work is not done, by alias, only if it
+    // takes_unpassed.
     bool is_spare, takes_unpassed;
     uint64_t created_bytes; // out: what was created for it
 } berm_demand_t;
