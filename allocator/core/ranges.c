@@ -299,6 +299,11 @@ berm_range_t *berm__ranges_find_void(berm_ranges_t *ranges, uint64_t size_bytes)
     return NULL;
 }
 
+berm_range_t *berm__ranges_largest_void(berm_ranges_t *ranges) {
+    bin_t bin = {BERM_BIN_LEVELS - 1, BERM_BIN_LINEAR};
+    return bin_seek_down(&ranges->voids, &bin) ? bin_head_range(&ranges->voids, bin) : NULL;
+}
+
 berm_range_t *berm__ranges_at(const berm_ranges_t *ranges, uint64_t offset_bytes) {
     berm_range_t *range = ranges->first;
     while (range != NULL && range->start_bytes + range->size_bytes <= offset_bytes)

@@ -143,6 +143,9 @@ berm_range_t *berm__ranges_bin_prev(berm_ranges_t *ranges, berm_range_t *range);
 // A VOID range of at least `size_bytes`, among the smallest there are; NULL if none.
 berm_range_t *berm__ranges_find_void(berm_ranges_t *ranges, uint64_t size_bytes);
 
+// A VOID range that no other exceeds by more than a bin's width; NULL if there is none. O(1).
+berm_range_t *berm__ranges_largest_void(berm_ranges_t *ranges);
+
 // The range that holds the offset; walks from the start (for questions, not for the data path).
 berm_range_t *berm__ranges_at(const berm_ranges_t *ranges, uint64_t offset_bytes);
 

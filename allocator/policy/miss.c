@@ -6,13 +6,19 @@
 //   run:      [FREE][ VOID ][FREE][   VOID   ]      between two blocks
 //   windows:  left- and right-aligned at every boundary of the run
 //
+// Where nothing mapped helps, a request of a few granules or more goes into the middle of the
+// largest stretch of VOID. So blocks have unmapped addresses beside them, and what is freed between
+// two others can be made larger in place instead of being taken apart: pages move half as often
+// (docs/adr/0006-window.md).
+//
 // Order under failure: host records are secured; the window leaves the free index (BUSY); handles
 // are gathered; each hole is mapped; last, the window is free again and the request is cut from it.
 // Whatever fails, the window is settled by what its granules then are: mapped parts FREE, the rest
 // VOID.
 //
-// Cost: bounded by FREE_RANGES_MAX runs. Locks: the device's, in its context; the pool's while a
-// window is chosen, closed and settled, and not while the driver is called.
+// Cost: bounded by FREE_RANGES_MAX runs of 2 RUN_WALK_MAX ranges. Locks: the device's, in its
+// context; the pool's while a window is chosen, closed and settled, and not while the driver is
+// called.
 #include "policy/planned.h"
 #include "policy/supply.h"
 
@@ -72,6 +78,7 @@ static void window_offer(window_t *best, berm_segment_t *segment, const cursor_t
 
 typedef struct request {
     uint64_t size_bytes, alignment_bytes;
+    bool may_spread; // a place apart from other blocks is as good
 } request_t;
 
 static uint64_t start_align_up(const berm_segment_t *segment, uint64_t start, request_t request) {
@@ -92,7 +99,8 @@ static void run_windows(window_t *best, berm_segment_t *segment, const berm_rang
         window_offer(best, segment, &low, start, after - before);
     }
     low = high = (cursor_t){run, 0, lg};
-    for (const berm_range_t *range = run; range_is_open(range); range = range->next) {
+    for (const berm_range_t *range = run; range_is_open(range) && range->start_bytes < run_end;
+         range = range->next) {
         uint64_t end = range->start_bytes + range->size_bytes;
         if (end - run->start_bytes < request.size_bytes)
             continue;
@@ -107,14 +115,18 @@ static void run_windows(window_t *best, berm_segment_t *segment, const berm_rang
     }
 }
 
-// The run of open ranges around one of them.
+// The run of open ranges around one of them, of a long one the part next to it.
+enum {
+    RUN_WALK_MAX = 128 // ranges to either side
+};
+
 static void run_offer(window_t *best, berm_segment_t *segment, const berm_range_t *range,
                       request_t request) {
     const berm_range_t *run = range;
-    while (range_is_open(run->prev))
+    for (int i = 0; i < RUN_WALK_MAX && range_is_open(run->prev); i++)
         run = run->prev;
     uint64_t run_end = range->start_bytes;
-    for (; range_is_open(range); range = range->next)
+    for (int i = 0; i < RUN_WALK_MAX && range_is_open(range); i++, range = range->next)
         run_end = range->start_bytes + range->size_bytes;
     if (run_end - run->start_bytes >= request.size_bytes)
         run_windows(best, segment, run, run_end, request);
@@ -130,7 +142,46 @@ enum {
     FREE_RANGES_MAX = 32
 };
 
+// A place apart from other blocks: in the middle of the largest VOID range of a segment that has
+// addresses to spare. It shares no granule with a neighbour, so it has to be as good as the places
+// that do, but for one mapping in SPREAD_TOLERANCE, and the rest of its last granule must be little
+// beside all that is in use: in a small heap every granule counts, and none is spent this way.
+enum {
+    SPREAD_GRANULES_MIN = 3,
+    SPREAD_HEAP_GRANULES_MIN = 2048, // in use
+    SPREAD_REST_SHARE = 4096,        // of what is in use
+    SPREAD_TOLERANCE = 128,
+    SPREAD_SPANS_MIN = 8, // times the device's memory: what counts as addresses to spare
+};
+
+static bool request_may_spread(berm_device_t *device, uint64_t size_bytes) {
+    const berm_gpu_t *gpu = &device->gpu;
+    uint64_t live, peak;
+    berm__counts_requested_read(device, &live, &peak);
+    uint64_t used_bytes = berm__max_u64(live + size_bytes, peak);
+    uint64_t rest_bytes = (0 - size_bytes) & (gpu->granule_bytes - 1);
+    return used_bytes >> gpu->lg_granule >= SPREAD_HEAP_GRANULES_MIN &&
+           size_bytes >> gpu->lg_granule >= SPREAD_GRANULES_MIN &&
+           rest_bytes <= used_bytes / SPREAD_REST_SHARE;
+}
+
+static void spread_offer(window_t *best, berm_segment_t *segment, request_t request) {
+    const berm_gpu_t *gpu = segment->gpu;
+    uint64_t granules = (request.size_bytes + gpu->granule_bytes - 1) >> gpu->lg_granule;
+    if (!request.may_spread || segment->span_bytes / SPREAD_SPANS_MIN < gpu->memory_bytes)
+        return;
+    const berm_range_t *range = berm__ranges_largest_void(&segment->ranges);
+    if (range == NULL ||
+        range->size_bytes / 2 < request.size_bytes + request.alignment_bytes + gpu->granule_bytes)
+        return;
+    uint64_t middle = range->start_bytes + (range->size_bytes - request.size_bytes) / 2;
+    uint64_t start = start_align_up(segment, berm__align_down(middle, gpu->granule_bytes), request);
+    cursor_t at = {range, 0, gpu->lg_granule};
+    window_offer(best, segment, &at, start, granules - granules / SPREAD_TOLERANCE);
+}
+
 static void segment_windows(window_t *best, berm_segment_t *segment, request_t request) {
+    spread_offer(best, segment, request);
     uint64_t slack = request.alignment_bytes - BERM_RANGE_UNIT_BYTES;
     const berm_range_t *unmapped =
         berm__ranges_find_void(&segment->ranges, request.size_bytes + slack);
@@ -323,7 +374,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
         return berm__owned_map(pool, size_bytes, alignment_bytes, place);
     if (berm__pool_is_plain(pool))
         return berm__plain_map(pool, size_bytes, alignment_bytes, place);
-    berm_status_t status = window_open(pool, (request_t){size_bytes, alignment_bytes}, &window);
+    request_t request = {size_bytes, alignment_bytes, request_may_spread(pool->device, size_bytes)};
+    berm_status_t status = window_open(pool, request, &window);
     if (status != BERM_OK)
         return status;
     berm_demand_t demand = {.request_bytes = size_bytes};

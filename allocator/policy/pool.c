@@ -213,11 +213,11 @@ void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range
 }
 
 // Addresses are given out generously while there are few pools, and ever more sparingly: thousands
-// of streams must not use up what a process has (47 bits on most machines). A pool that needs more
-// adds segments.
+// of streams must not use up what a process has (47 bits on most machines; half of it here). A pool
+// that needs more adds segments. Room between blocks saves moves (miss.c).
 static uint64_t segment_span(const berm_device_t *device) {
-    const uint64_t budget = BERM_GIB(8192), least = BERM_GIB(2);
-    uint64_t full = berm__max_u64(4 * device->gpu.memory_bytes, BERM_GIB(16));
+    const uint64_t budget = BERM_GIB(65536), least = BERM_GIB(2);
+    uint64_t full = berm__max_u64(32 * device->gpu.memory_bytes, BERM_GIB(16));
     uint64_t left = budget - berm__min_u64(budget, device->address_bytes);
     return berm__min_u64(full, berm__max_u64(left / 16, least));
 }

@@ -38,17 +38,14 @@ static bool handle_has_passed(const berm_segment_t *segment, const berm_stream_r
     return true;
 }
 
-// The first run of whole handles in the range whose tickets have passed, at most `most` granules
-// but one handle at least.
-static bool range_passed_run(const berm_segment_t *segment, const berm_range_t *range,
-                             const berm_stream_ref_t *stream, uint64_t most, run_t *run) {
-    uint64_t first, count;
-    if (!berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &first,
-                                     &count))
-        return false;
+// The first run of handles in [first, first + count) whose tickets have passed, at most `most`
+// granules but one handle at least.
+static bool passed_run(const berm_segment_t *segment, const berm_stream_ref_t *stream, run_t within,
+                       uint64_t most, run_t *run) {
+    uint64_t limit = within.first + within.count;
     *run = (run_t){0, 0};
-    for (uint64_t at = first, end; at < first + count && run->count < most; at = end) {
-        end = handle_end(segment, at, first + count);
+    for (uint64_t at = within.first, end; at < limit && run->count < most; at = end) {
+        end = handle_end(segment, at, limit);
         bool has_passed = handle_has_passed(segment, stream, at, end);
         if (!has_passed && run->count > 0)
             break;
@@ -63,13 +60,40 @@ static bool range_passed_run(const berm_segment_t *segment, const berm_range_t *
     return run->count > 0;
 }
 
+// The last `most` granules of a run, or a little more: whole handles.
+static run_t run_tail(const berm_segment_t *segment, run_t run, uint64_t most) {
+    uint64_t first = run.first + run.count - most;
+    while (first > run.first && segment->handle_of[first] == segment->handle_of[first - 1])
+        first--;
+    return (run_t){first, run.first + run.count - first};
+}
+
+static bool is_void(const berm_range_t *range) {
+    return range != NULL && range->state == BERM_RANGE_VOID;
+}
+
+// What passed_run finds among the whole handles of a free range. Of a part the end beside unmapped
+// addresses is taken, so that what stays mapped stays beside a block.
+static bool range_passed_run(const berm_segment_t *segment, const berm_range_t *range,
+                             const berm_stream_ref_t *stream, uint64_t most, run_t *run) {
+    run_t whole;
+    if (!berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &whole.first,
+                                     &whole.count))
+        return false;
+    if (whole.count > most && is_void(range->next) && !is_void(range->prev) &&
+        passed_run(segment, stream, run_tail(segment, whole, most), most, run))
+        return true;
+    return passed_run(segment, stream, whole, most, run);
+}
+
 // Runs on their way out of their addresses: BUSY while the driver unmaps them.
 enum {
-    BATCH_MAX = 16
+    BATCH_MAX = 64,
+    SKIPS_MAX = 64, // ranges of less than two granules without anything to take, before larger ones
 };
 
 typedef struct batch {
-    unsigned count;
+    unsigned count, skips;
     uint64_t granules;
     struct {
         berm_segment_t *segment;
@@ -78,27 +102,45 @@ typedef struct batch {
     } runs[BATCH_MAX];
 } batch_t;
 
+// Takes what has passed out of a range, if anything.
+static berm_status_t batch_take(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                                uint64_t most, batch_t *batch) {
+    unsigned lg = segment->gpu->lg_granule;
+    run_t run;
+    if (!range_passed_run(segment, range, pool->stream, most - batch->granules, &run)) {
+        batch->skips++;
+        return BERM_OK;
+    }
+    if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
+    range = berm__ranges_carve(&segment->ranges, range, run.first << lg, run.count << lg,
+                               BERM_RANGE_BUSY);
+    batch->runs[batch->count].segment = segment;
+    batch->runs[batch->count].range = range;
+    batch->runs[batch->count++].run = run;
+    batch->granules += run.count;
+    return BERM_OK;
+}
+
 // Takes runs that have passed out of the free ones, smallest free range first, up to `most`
-// granules: of plans' arenas, or of all others. The pool's lock is held.
-static berm_status_t batch_pick(berm_pool_t *pool, bool is_of_plan, uint64_t most, batch_t *batch) {
-    unsigned lg = pool->device->gpu.lg_granule;
+// granules: of a plan's arena, or of all others. A range of less than two granules may have no
+// whole one; there may be any number of those, so they are left for last once SKIPS_MAX were in
+// vain. The pool's lock is held.
+static berm_status_t batch_pick(berm_pool_t *pool, bool is_of_plan, uint64_t most, bool skips_any,
+                                batch_t *batch) {
+    uint64_t granule = pool->device->gpu.granule_bytes;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         if ((segment->planned != NULL) != is_of_plan || segment->has_views)
             continue;
-        berm_range_t *range =
-            berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
+        berm_range_t *range = berm__ranges_bin_first(&segment->ranges, granule);
         while (range != NULL && batch->granules < most && batch->count < BATCH_MAX) {
             berm_range_t *next = berm__ranges_bin_next(&segment->ranges, range);
-            run_t run;
-            if (range_passed_run(segment, range, pool->stream, most - batch->granules, &run)) {
-                if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
-                    return BERM_ERROR_OUT_OF_HOST_MEMORY;
-                range = berm__ranges_carve(&segment->ranges, range, run.first << lg,
-                                           run.count << lg, BERM_RANGE_BUSY);
-                batch->runs[batch->count].segment = segment;
-                batch->runs[batch->count].range = range;
-                batch->runs[batch->count++].run = run;
-                batch->granules += run.count;
+            if (!skips_any && batch->skips >= SKIPS_MAX && range->size_bytes < 2 * granule)
+                next = berm__ranges_bin_first(&segment->ranges, 2 * granule);
+            else if (range->size_bytes >= granule) {
+                berm_status_t status = batch_take(pool, segment, range, most, batch);
+                if (status != BERM_OK)
+                    return status;
             }
             range = next;
         }
@@ -248,7 +290,7 @@ static berm_status_t part_steal(berm_pool_t *pool, bool is_of_plan, uint64_t gra
     status = berm__stream_poll(pool->stream);
     if (status == BERM_OK)
         status = berm__alias_retire(pool);
-    bool has_more = true;
+    bool has_more = true, skips_any = false;
     if (status == BERM_OK && is_of_plan)
         status = pages_steal(pool, granules, taken);
     while (status == BERM_OK && has_more && *taken < granules) {
@@ -256,12 +298,15 @@ static berm_status_t part_steal(berm_pool_t *pool, bool is_of_plan, uint64_t gra
         berm__mutex_lock(&pool->lock);
         berm_status_t picked = is_of_plan ? plan_pick(pool, granules - *taken, &batch) : BERM_OK;
         if (picked == BERM_OK && batch.count == 0)
-            picked = batch_pick(pool, is_of_plan, granules - *taken, &batch);
+            picked = batch_pick(pool, is_of_plan, granules - *taken, skips_any, &batch);
         berm__mutex_unlock(&pool->lock);
         status = batch_unmap(pool, &batch, taken);
         if (status == BERM_OK)
             status = picked;
-        has_more = is_of_plan ? batch.count > 0 : batch.count == BATCH_MAX;
+        // When the larger ones were not enough, all of the small ones are looked at.
+        bool was_cut = !skips_any && batch.skips >= SKIPS_MAX && batch.count < BATCH_MAX;
+        has_more = (is_of_plan ? batch.count > 0 : batch.count == BATCH_MAX) || was_cut;
+        skips_any = skips_any || was_cut;
     }
     return status;
 }

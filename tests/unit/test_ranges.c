@@ -259,6 +259,22 @@ Test(ranges, bins_are_walked_from_small_to_large) {
     model_end();
 }
 
+// The VOID range behind the blocks is the largest until there is none behind them.
+Test(ranges, the_largest_void) {
+    model_begin();
+    berm_range_t *all = berm__ranges_largest_void(&model.ranges);
+    cr_assert(all != NULL && all == model.ranges.first);
+    uint64_t span = model.ranges.span_bytes;
+    (void)berm__ranges_carve(&model.ranges, all, 10 * UNIT, UNIT, BERM_RANGE_LIVE);
+    berm_range_t *rest = berm__ranges_largest_void(&model.ranges);
+    cr_assert(rest->start_bytes == 11 * UNIT && rest->size_bytes == span - 11 * UNIT);
+    (void)berm__ranges_carve(&model.ranges, rest, 11 * UNIT, span - 11 * UNIT, BERM_RANGE_LIVE);
+    cr_assert(berm__ranges_largest_void(&model.ranges)->size_bytes == 10 * UNIT);
+    (void)berm__ranges_carve(&model.ranges, model.ranges.first, 0, 10 * UNIT, BERM_RANGE_LIVE);
+    cr_assert(berm__ranges_largest_void(&model.ranges) == NULL);
+    model_end();
+}
+
 Test(ranges, init_without_host_memory) {
     berm_node_slab_t nodes;
     berm_ranges_t ranges;
