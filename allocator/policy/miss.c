@@ -147,7 +147,7 @@ enum {
 // that do, but for one mapping in SPREAD_TOLERANCE, and the rest of its last granule must be little
 // beside all that is in use: in a small heap every granule counts, and none is spent this way.
 enum {
-    SPREAD_GRANULES_MIN = 3,
+    SPREAD_GRANULES_MIN = 5,
     SPREAD_HEAP_GRANULES_MIN = 2048, // in use
     SPREAD_REST_SHARE = 4096,        // of what is in use
     SPREAD_TOLERANCE = 128,
