@@ -60,30 +60,13 @@ static bool passed_run(const berm_segment_t *segment, const berm_stream_ref_t *s
     return run->count > 0;
 }
 
-// The last `most` granules of a run, or a little more: whole handles.
-static run_t run_tail(const berm_segment_t *segment, run_t run, uint64_t most) {
-    uint64_t first = run.first + run.count - most;
-    while (first > run.first && segment->handle_of[first] == segment->handle_of[first - 1])
-        first--;
-    return (run_t){first, run.first + run.count - first};
-}
-
-static bool is_void(const berm_range_t *range) {
-    return range != NULL && range->state == BERM_RANGE_VOID;
-}
-
-// What passed_run finds among the whole handles of a free range. Of a part the end beside unmapped
-// addresses is taken, so that what stays mapped stays beside a block.
+// The same among the whole handles of a free range.
 static bool range_passed_run(const berm_segment_t *segment, const berm_range_t *range,
                              const berm_stream_ref_t *stream, uint64_t most, run_t *run) {
     run_t whole;
-    if (!berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &whole.first,
-                                     &whole.count))
-        return false;
-    if (whole.count > most && is_void(range->next) && !is_void(range->prev) &&
-        passed_run(segment, stream, run_tail(segment, whole, most), most, run))
-        return true;
-    return passed_run(segment, stream, whole, most, run);
+    return berm__segment_whole_handles(segment, range->start_bytes, range->size_bytes, &whole.first,
+                                       &whole.count) &&
+           passed_run(segment, stream, whole, most, run);
 }
 
 // Runs on their way out of their addresses: BUSY while the driver unmaps them.

@@ -90,21 +90,6 @@ Test(spread, an_aligned_block_is_apart) {
     BERM_TEST_END_INSIDE();
 }
 
-// Of a free range only a part of which is wanted, what lies beside unmapped addresses goes.
-Test(spread, pages_beside_unmapped_addresses_go_first) {
-    uint64_t taken = 0;
-    heap_begin(0);
-    (void)heap_alloc(GRANULE, stream);
-    berm_addr_t freed = heap_alloc(4 * GRANULE, stream);
-    heap_free(freed, stream);
-    work_finish();
-    cr_assert(berm__steal_pool(pool, 1, &taken) == BERM_OK);
-    cr_assert(taken == 1);
-    cr_assert(segment->handle_of[1] != NULL && segment->handle_of[3] != NULL);
-    cr_assert(segment->handle_of[4] == NULL);
-    BERM_TEST_END_INSIDE();
-}
-
 // More small free ranges without a whole granule than are looked at before larger ones: the one
 // that has a granule, though small as well, is found all the same.
 Test(spread, a_granule_behind_many_ranges_without_one_is_found) {
