@@ -9,7 +9,21 @@ static berm_addr_t addr_of(const berm_segment_t *segment, uint64_t offset_bytes)
     return segment->base + offset_bytes;
 }
 
-// I34: the set of taken ranges.
+// I34: every level of the set has the cells that lead to a range.
+static int cells_check(const berm_audit_t *audit, const berm_segment_t *segment) {
+    const berm_planned_t *planned = segment->planned;
+    uint64_t last = BERM_CELL_NONE;
+    for (uint64_t cell = 0; cell <= (planned->plan->arena_bytes - 1) / BERM_CELL_BYTES; cell++) {
+        if (planned->range_of[cell] != NULL)
+            last = cell;
+        if (berm__cells_at_or_below(&planned->taken, cell) != last)
+            return berm__audit_fail(audit, 34, addr_of(segment, cell * BERM_CELL_BYTES),
+                                    "the set of taken cells of a plan is not what its ranges say");
+    }
+    return 0;
+}
+
+// I34: the taken ranges.
 static int taken_check(const berm_audit_t *audit, const berm_segment_t *segment) {
     const berm_planned_t *planned = segment->planned;
     uint64_t count = 0;
@@ -100,6 +114,8 @@ int berm__audit_arena(berm_audit_t *audit, const berm_segment_t *segment) {
     if (planned == NULL)
         return 0;
     int broken = taken_check(audit, segment);
+    if (broken == 0)
+        broken = cells_check(audit, segment);
     return broken == 0 && berm__pages_are_on(&planned->pages) ? pages_check(audit, segment)
                                                               : broken;
 }

@@ -54,7 +54,7 @@ static void device_options_apply(berm_device_t *device, bool has_new_limit) {
                     is_half_life);
     device->learns = options->learned_placement;
     BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
-        if (!device->learns)
+        if (!device->learns || (!device->remap_is_alias && berm__learn_is_aliased(pool)))
             berm__learn_end(pool);
     if (!has_new_limit)
         return;

@@ -51,6 +51,7 @@ typedef enum berm_learn_state {
     BERM_LEARN_WATCHING,
     BERM_LEARN_PLANNING,
     BERM_LEARN_READY,
+    BERM_LEARN_INSTALLING, // planner and items are the tick's
 } berm_learn_state_t;
 
 // What was seen of one request; the last BERM_LEARN_NOTES_MAX are kept.
@@ -108,6 +109,8 @@ static inline void berm__learn_tick(berm_pool_t *pool) {
         berm__learn_work(pool);
 }
 
+// Whether the pool has a plan whose pages are mapped at several addresses. Locked.
+bool berm__learn_is_aliased(const berm_pool_t *pool);
 // Drops the plan and all that was seen, at once or when the last block of the plan is free. Locked.
 void berm__learn_end(berm_pool_t *pool);
 // The same for a pool that is destroyed, and its segments are gone.

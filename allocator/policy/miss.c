@@ -398,7 +398,13 @@ berm_status_t berm__miss_map_at(berm_pool_t *pool, berm_segment_t *segment, berm
     if (status != BERM_OK)
         return status;
     berm__mutex_unlock(&pool->lock);
-    status = window_fill(pool, &window, demand);
+    bool is_pushed;
+    status = berm__gpu_enter(&pool->device->gpu, &is_pushed);
+    if (status == BERM_OK)
+        status = berm__device_edits_check(pool->device);
+    if (status == BERM_OK)
+        status = window_fill(pool, &window, demand);
+    berm__gpu_leave(&pool->device->gpu, is_pushed);
     berm__mutex_lock(&pool->lock);
     if (window.busy != NULL)
         window_settle(window.segment, window.busy);

@@ -49,7 +49,6 @@ bool berm__pages_are_free(const berm_pages_t *pages, uint64_t first, uint64_t co
 void berm__pages_use(berm_pages_t *pages, uint64_t first, uint64_t count, bool is_used) {
     for (uint64_t at = first; at < first + count; at++)
         page_at(pages, at)->is_used = is_used;
-    pages->used_count += is_used ? count : -count;
 }
 
 uint64_t berm__pages_short(berm_pages_t *pages, uint64_t first, uint64_t count) {
@@ -64,10 +63,11 @@ uint64_t berm__pages_short(berm_pages_t *pages, uint64_t first, uint64_t count) 
     return wanted;
 }
 
-// The records of what a failed map left without a handle.
-static void handles_check(berm_pages_t *pages, uint64_t first, uint64_t count) {
+// The records of what a failed map left without a handle, or lost.
+static void handles_check(berm_pages_t *pages, uint64_t first, uint64_t count, bool is_lost) {
     for (uint64_t at = first; at < first + count; at++) {
         berm_page_t *page = page_at(pages, at);
+        page->is_lost = page->is_lost || is_lost;
         if (page->handle != NULL && page->handle->views == 0)
             page->handle = NULL;
     }
@@ -77,6 +77,8 @@ berm_status_t berm__pages_map(berm_pages_t *pages, berm_pool_t *pool, berm_segme
                               uint64_t first, uint64_t count) {
     uint64_t at = first;
     berm_status_t status = berm__segment_edit_begin(segment);
+    if (status != BERM_OK)
+        return status;
     for (; at < first + count && status == BERM_OK; at++) {
         berm_page_t *page = page_at(pages, at);
         if (page->handle == NULL)
@@ -91,7 +93,7 @@ berm_status_t berm__pages_map(berm_pages_t *pages, berm_pool_t *pool, berm_segme
     else
         status = berm__segment_map_undo(segment, first, at - 1, status);
     if (status != BERM_OK)
-        handles_check(pages, first, count);
+        handles_check(pages, first, count, status == BERM_ERROR_CORRUPTION);
     return status;
 }
 
@@ -131,6 +133,23 @@ static bool page_has_passed(const berm_pages_t *pages, const berm_pool_t *pool,
     return true;
 }
 
+uint64_t berm__pages_cheapest_ticket(const berm_pages_t *pages, const berm_pool_t *pool,
+                                     const berm_segment_t *segment) {
+    uint64_t cheapest = 0;
+    for (uint32_t i = 0; i < pages->plan->page_count; i++) {
+        const berm_page_t *page = &pages->pages[i];
+        uint64_t last = 0;
+        if (page->handle == NULL || page->is_lost || page->is_used)
+            continue;
+        for (uint32_t at = page->first_granule; at != GRANULE_NONE; at = pages->next_granule[at])
+            if (segment->handle_of[at] != NULL)
+                last = berm__max_u64(last, segment->ticket_of[at]);
+        if (!berm__stream_has_passed(pool->stream, last) && (cheapest == 0 || last < cheapest))
+            cheapest = last;
+    }
+    return cheapest;
+}
+
 berm_status_t berm__pages_steal(berm_pages_t *pages, berm_pool_t *pool, berm_segment_t *segment,
                                 uint64_t granules, uint64_t *taken) {
     berm_status_t status = BERM_OK;
@@ -161,7 +180,8 @@ berm_status_t berm__pages_steal(berm_pages_t *pages, berm_pool_t *pool, berm_seg
 uint64_t berm__pages_unused(const berm_pages_t *pages) {
     uint64_t count = 0;
     for (uint32_t i = 0; i < pages->plan->page_count; i++)
-        count += pages->pages[i].handle != NULL && !pages->pages[i].is_used;
+        count +=
+            pages->pages[i].handle != NULL && !pages->pages[i].is_used && !pages->pages[i].is_lost;
     return count;
 }
 

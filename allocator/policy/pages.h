@@ -32,7 +32,6 @@ typedef struct berm_pages {
     const berm_plan_t *plan;
     berm_page_t *pages;     // NULL: the plan has no aliases
     uint32_t *next_granule; // of the same page; UINT32_MAX: the last
-    uint64_t used_count;
 } berm_pages_t;
 
 // For an aliased plan. False without host memory.
@@ -59,7 +58,11 @@ berm_status_t berm__pages_map(berm_pages_t *pages, berm_pool_t *pool, berm_segme
 // addresses; their handles become idle. Locked, in context. DRIVER: a granule is poisoned.
 berm_status_t berm__pages_steal(berm_pages_t *pages, berm_pool_t *pool, berm_segment_t *segment,
                                 uint64_t granules, uint64_t *taken);
-// Pages with a handle that are not used.
+// The lowest ticket that has not passed and is the last of a page that is not used; 0: none. The
+// pool's lock is held.
+uint64_t berm__pages_cheapest_ticket(const berm_pages_t *pages, const berm_pool_t *pool,
+                                     const berm_segment_t *segment);
+// Pages with a handle that are not used and may move.
 uint64_t berm__pages_unused(const berm_pages_t *pages);
 // Whether any page has a handle.
 bool berm__pages_are_mapped(const berm_pages_t *pages);

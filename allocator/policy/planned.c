@@ -28,47 +28,67 @@ void berm__course_destroy(berm_course_t *course) {
     *course = (berm_course_t){0};
 }
 
-static void records_free(berm_planned_t *planned) {
-    berm__pages_destroy(&planned->pages);
-    berm__forecast_destroy(&planned->forecast);
-    berm__course_destroy(&planned->course);
-    berm__cells_destroy(&planned->taken);
-    if (planned->range_of != NULL)
-        berm__mem_unreserve(planned->range_of, planned->range_of_bytes);
-    berm__follow_destroy(planned->follow);
-    berm__planner_destroy(planned->planner);
+static void records_free(berm_planned_t *gone) {
+    berm__pages_destroy(&gone->pages);
+    berm__forecast_destroy(&gone->forecast);
+    berm__course_destroy(&gone->course);
+    berm__cells_destroy(&gone->taken);
+    if (gone->range_of != NULL)
+        berm__mem_unreserve(gone->range_of, gone->range_of_bytes);
+    berm__follow_destroy(gone->follow);
+    berm__planner_destroy(gone->planner);
+}
+
+// The records of a plan: others look at them with the pool's lock alone.
+static berm_planned_t records_take(berm_planned_t *planned, berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    berm_planned_t gone = *planned;
+    if (gone.segment != NULL) {
+        gone.segment->planned = NULL;
+        gone.segment->has_views = false;
+        pool->is_planned = false;
+    }
     *planned = (berm_planned_t){0};
+    berm__mutex_unlock(&pool->lock);
+    return gone;
 }
 
 berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
-                                    berm_planner_t *planner, berm_course_t *course, uint32_t next) {
+                                    berm_planner_t *planner, const berm_course_t *course) {
     const berm_plan_t *plan = berm__planner_plan(planner);
     uint64_t cells = cell_of(plan->arena_bytes - 1) + 1;
-    *planned = (berm_planned_t){.planner = planner, .plan = plan, .course = *course};
-    *course = (berm_course_t){0};
-    planned->follow = berm__follow_create(planned->course.bytes, planned->course.length);
-    planned->range_of_bytes = cells * sizeof *planned->range_of;
-    planned->range_of = berm__mem_reserve(planned->range_of_bytes);
-    berm_status_t status = BERM_ERROR_OUT_OF_HOST_MEMORY;
-    if (planned->follow != NULL && planned->range_of != NULL &&
-        berm__cells_init(&planned->taken, cells) &&
-        (plan->is_aliased ? berm__pages_init(&planned->pages, plan)
-                          : berm__forecast_init(&planned->forecast, plan, &planned->course,
-                                                pool->device->gpu.lg_granule)))
-        status = berm__pool_arena_add(pool, plan->arena_bytes, planned);
-    if (status != BERM_OK) {
-        records_free(planned);
-        return status;
+    berm_planned_t made = {.planner = planner, .plan = plan, .course = *course};
+    made.follow = berm__follow_create(course->bytes, course->length);
+    made.range_of_bytes = cells * sizeof *made.range_of;
+    made.range_of = berm__mem_reserve(made.range_of_bytes);
+    bool is_made =
+        made.follow != NULL && made.range_of != NULL && berm__cells_init(&made.taken, cells) &&
+        (plan->is_aliased
+             ? berm__pages_init(&made.pages, plan)
+             : berm__forecast_init(&made.forecast, plan, course, pool->device->gpu.lg_granule));
+    if (!is_made) {
+        records_free(&made);
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
     }
-    berm__follow_seek(planned->follow, next);
-    return BERM_OK;
+    berm__mutex_lock(&pool->lock);
+    *planned = made;
+    berm__mutex_unlock(&pool->lock);
+    berm_status_t status = berm__pool_arena_add(pool, plan->arena_bytes, planned);
+    if (status != BERM_OK) {
+        made = records_take(planned, pool);
+        records_free(&made);
+    }
+    return status;
 }
 
 // Pages of an aliased plan are unmapped once nothing uses them.
 static bool pages_leave(berm_planned_t *planned, berm_pool_t *pool) {
     uint64_t taken = 0;
-    if (planned->taken_count > 0 || berm__stream_seal(pool->stream) != BERM_OK ||
-        berm__stream_poll(pool->stream) != BERM_OK ||
+    berm__mutex_lock(&pool->lock);
+    bool is_empty = planned->taken_count == 0;
+    berm__mutex_unlock(&pool->lock);
+    if (!is_empty || berm__device_edits_check(pool->device) != BERM_OK ||
+        berm__stream_seal(pool->stream) != BERM_OK || berm__stream_poll(pool->stream) != BERM_OK ||
         berm__pages_steal(&planned->pages, pool, planned->segment, UINT64_MAX, &taken) != BERM_OK)
         return false;
     return !berm__pages_are_mapped(&planned->pages);
@@ -77,17 +97,18 @@ static bool pages_leave(berm_planned_t *planned, berm_pool_t *pool) {
 bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_closing) {
     if (planned->segment == NULL)
         return true;
-    planned->is_ending = true;
-    if (!is_closing && berm__pages_are_on(&planned->pages) && !pages_leave(planned, pool))
-        return false;
-    if (!is_closing) {
-        berm__mutex_lock(&pool->lock);
-        planned->segment->planned = NULL;
-        planned->segment->has_views = false;
-        pool->is_planned = false;
-        berm__mutex_unlock(&pool->lock);
+    if (is_closing) {
+        records_free(planned);
+        *planned = (berm_planned_t){0};
+        return true;
     }
-    records_free(planned);
+    berm__mutex_lock(&pool->lock);
+    planned->is_ending = true;
+    berm__mutex_unlock(&pool->lock);
+    if (berm__pages_are_on(&planned->pages) && !pages_leave(planned, pool))
+        return false;
+    berm_planned_t gone = records_take(planned, pool);
+    records_free(&gone);
     return true;
 }
 
@@ -168,38 +189,47 @@ static uint32_t request_find(const berm_planned_t *planned, uint64_t size_bytes)
     return span_look(planned, range, start, size_bytes) == SPAN_TAKEN ? BERM_FOLLOW_NONE : due;
 }
 
+// The request of the course that it is, if it has a place, and what is there. While memory is
+// mapped there, another thread may be served as that one; the plan stays, the device's lock is
+// held.
+static span_state_t place_find(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
+                               bool may_map, uint32_t *request, berm_range_t **range) {
+    for (;;) {
+        *request = request_find(planned, size_bytes);
+        uint32_t item =
+            *request == BERM_FOLLOW_NONE ? BERM_ITEM_NONE : planned->course.item_of[*request];
+        if (item == BERM_ITEM_NONE)
+            return SPAN_TAKEN;
+        uint64_t start = planned->plan->offset_bytes[item];
+        *range = berm__planned_range_at(planned, start);
+        span_state_t state = span_look(planned, *range, start, size_bytes);
+        if (state != SPAN_HOLES || !may_map)
+            return state;
+        berm_demand_t demand = {.request_bytes = size_bytes, .is_spare = true};
+        (void)berm__miss_map_at(pool, planned->segment, *range, start, size_bytes, &demand);
+        may_map = false;
+    }
+}
+
 bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
                         bool may_map, berm_place_t *place, berm_status_t *status) {
+    uint32_t request;
+    berm_range_t *range;
     if (planned->is_ending)
         return false;
-    uint32_t request = request_find(planned, size_bytes);
-    if (request == BERM_FOLLOW_NONE) {
-        berm__follow_skip(planned->follow, size_bytes);
-        return false;
-    }
-    uint32_t item = planned->course.item_of[request];
-    if (item == BERM_ITEM_NONE) {
-        berm__follow_pass(planned->follow, request);
-        return false;
-    }
-    uint64_t start = planned->plan->offset_bytes[item];
-    berm_range_t *range = berm__planned_range_at(planned, start);
-    span_state_t state = span_look(planned, range, start, size_bytes);
+    span_state_t state = place_find(planned, pool, size_bytes, may_map, &request, &range);
     *status = BERM_ERROR_STATE;
     if (state == SPAN_HOLES && !may_map)
         return true;
-    if (state == SPAN_HOLES) {
-        // Another thread may take what was mapped meanwhile; the plan stays, the device's lock is
-        // held.
-        berm_demand_t demand = {.request_bytes = size_bytes, .is_spare = true};
-        (void)berm__miss_map_at(pool, planned->segment, range, start, size_bytes, &demand);
-        range = berm__planned_range_at(planned, start);
-        state = span_look(planned, range, start, size_bytes);
-    }
     if (state == SPAN_FREE)
-        *status = span_take(planned, pool, range, start, size_bytes, place);
-    if (state != SPAN_FREE || *status != BERM_OK) {
-        berm__follow_pass(planned->follow, request);
+        *status = span_take(planned, pool, range,
+                            planned->plan->offset_bytes[planned->course.item_of[request]],
+                            size_bytes, place);
+    if (*status != BERM_OK) {
+        if (request == BERM_FOLLOW_NONE)
+            berm__follow_skip(planned->follow, size_bytes);
+        else
+            berm__follow_pass(planned->follow, request);
         return false;
     }
     berm__follow_accept(planned->follow, request);
@@ -249,10 +279,13 @@ void berm__planned_fill(berm_planned_t *planned, berm_pool_t *pool, bool takes_u
             berm__min_u64(range->start_bytes + range->size_bytes, planned->plan->arena_bytes);
         uint64_t count = berm__min_u64((end - planned->filled_bytes) >> lg, most);
         berm_demand_t demand = {.is_spare = true, .takes_unpassed = takes_unpassed};
-        // Where that fails, what was found is idle now, and as much can be mapped.
-        if (berm__miss_map_at(pool, segment, range, planned->filled_bytes, count << lg, &demand) !=
-            BERM_OK)
+        berm_status_t status =
+            berm__miss_map_at(pool, segment, range, planned->filled_bytes, count << lg, &demand);
+        // Where there was not enough, what was found is idle now, and as much can be mapped.
+        if (status == BERM_ERROR_LIMIT || status == BERM_ERROR_OUT_OF_DEVICE_MEMORY)
             most = berm__min_u64(count - 1, idle_granules(pool));
+        else if (status != BERM_OK)
+            most = 0;
     }
     berm__mutex_unlock(&pool->lock);
 }

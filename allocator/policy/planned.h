@@ -60,11 +60,11 @@ typedef struct berm_planned {
 BERM_NODISCARD bool berm__course_init(berm_course_t *course, uint32_t length);
 void berm__course_destroy(berm_course_t *course);
 
-// Makes an arena for a plan that is done, of whose course `next` is the next request. Takes planner
-// and course over, also on failure. Locked, in context: OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY,
-// DRIVER, DEVICE_LOST.
+// Makes an arena for a plan that is done; the next request is the first of the course, until
+// follow.h is told otherwise. Takes planner and course over, also on failure. Locked, in context:
+// OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST.
 berm_status_t berm__planned_install(berm_planned_t *planned, berm_pool_t *pool,
-                                    berm_planner_t *planner, berm_course_t *course, uint32_t next);
+                                    berm_planner_t *planner, const berm_course_t *course);
 // Ends the plan: the arena is a segment like others; false if it cannot be that yet, and is ending.
 // The device's lock is held, in context; `is_closing`: the segments are gone.
 bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_closing);
@@ -72,7 +72,7 @@ bool berm__planned_drop(berm_planned_t *planned, berm_pool_t *pool, bool is_clos
 // Serves a request as the plan has it. False: it is none of the plan's, or its place is taken, and
 // is to be served as usual. True: *status is BERM_OK, or BERM_ERROR_STATE where memory must be
 // mapped first and `may_map` is false. The pool's lock is held, and with `may_map` the device's,
-// in its context, the pool's then being given up meanwhile.
+// the pool's then being given up meanwhile.
 bool berm__planned_take(berm_planned_t *planned, berm_pool_t *pool, uint64_t size_bytes,
                         bool may_map, berm_place_t *place, berm_status_t *status);
 // In how many requests a granule of the arena is wanted, as far as the plan knows.

@@ -371,7 +371,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
                              berm_place_t *place);
 // Maps what is not mapped of [start, start + size), FREE and VOID ranges of which `first` holds the
 // start, as the demand says (supply.h). The pool's lock is held, and given up meanwhile; the
-// device's is held. Errors as berm_alloc; what could be had is idle then.
+// device's is held, in its context or not. Errors as berm_alloc, and CAPTURE while a capture
+// forbids mappings to change; what could be had is idle then.
 berm_status_t berm__miss_map_at(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *first,
                                 uint64_t start_bytes, uint64_t size_bytes,
                                 struct berm_demand *demand);

@@ -341,20 +341,28 @@ static uint64_t range_cheapest_ticket(const berm_segment_t *segment, const berm_
     return cheapest;
 }
 
+static uint64_t segment_cheapest_ticket(const berm_pool_t *pool, berm_segment_t *segment) {
+    uint64_t cheapest = 0;
+    const berm_planned_t *planned = segment->planned;
+    if (segment->has_views)
+        return berm__pages_cheapest_ticket(&planned->pages, pool, segment);
+    berm_range_t *range = berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
+    for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range)) {
+        uint64_t ticket = range_cheapest_ticket(segment, range, pool->stream);
+        if (ticket != 0 && (cheapest == 0 || ticket < cheapest))
+            cheapest = ticket;
+    }
+    return cheapest;
+}
+
 // The same of all of the pool's ranges.
 static uint64_t pool_cheapest_ticket(berm_pool_t *pool) {
     uint64_t cheapest = 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
-        if (segment->has_views)
-            continue;
-        berm_range_t *range =
-            berm__ranges_bin_first(&segment->ranges, pool->device->gpu.granule_bytes);
-        for (; range != NULL; range = berm__ranges_bin_next(&segment->ranges, range)) {
-            uint64_t ticket = range_cheapest_ticket(segment, range, pool->stream);
-            if (ticket != 0 && (cheapest == 0 || ticket < cheapest))
-                cheapest = ticket;
-        }
+        uint64_t ticket = segment_cheapest_ticket(pool, segment);
+        if (ticket != 0 && (cheapest == 0 || ticket < cheapest))
+            cheapest = ticket;
     }
     berm__mutex_unlock(&pool->lock);
     return cheapest;
