@@ -17,6 +17,7 @@
 #include "tests/support/capture.h"
 #include "tests/support/exportable.h"
 #include "tests/support/peer_device.h"
+#include "tests/support/periodic.h"
 #include "tests/support/raw_share.h"
 
 enum {
@@ -361,6 +362,55 @@ static void scenario_capture(void) {
     block_free(&b, run.streams[2]);
 }
 
+static berm_status_t plan_alloc(uint64_t size_bytes, void *stream, berm_addr_t *out) {
+    return TRY(berm_alloc(size_bytes, 0, stream, out)) ? BERM_OK : BERM_ERROR_STATE;
+}
+
+static void plan_free(berm_addr_t addr, void *stream) {
+    (void)TRY(berm_free(addr, BERM_DEVICE_ANY, stream));
+}
+
+static void plan_follow(periodic_t *work, uint32_t periods) {
+    work->alloc = plan_alloc;
+    work->free = plan_free;
+    for (uint64_t i = 0; i < (uint64_t)periods * work->count; i++)
+        (void)periodic_step(work);
+}
+
+// Watched, planned, installed, filled and served; its pages are taken for another stream, and given
+// back by a trim, and come again; then nobody follows it, and it goes.
+static void plan_live(periodic_t *work) {
+    static periodic_t other;
+    uint64_t released_bytes;
+    plan_follow(work, 7);
+    periodic_free_all(work);
+    fault_block_t large = block_alloc(BERM_MIB(56), run.streams[1]);
+    block_free(&large, run.streams[1]);
+    plan_follow(work, 1);
+    (void)TRY(berm_trim(0, 0, &released_bytes));
+    plan_follow(work, 1);
+    periodic_init(&other, run.streams[0], 70, BERM_KIB(300), 1, 5, 2, 1);
+    plan_follow(&other, 1);
+    periodic_free_all(&other);
+    periodic_free_all(work);
+    heap_stream_synchronize(run.streams[0]);
+    plan_follow(&other, 1);
+    (void)TRY(berm_stream_retire(0, run.streams[0]));
+}
+
+static void scenario_plan(void) {
+    static periodic_t work;
+    periodic_init(&work, run.streams[0], 16, 512, 2000, 12000, 8, 10);
+    plan_live(&work);
+}
+
+static void scenario_plan_alias(void) {
+    static periodic_t work;
+    periodic_init(&work, run.streams[0], 16, BERM_MIB(2), 1, 4, 8, 9);
+    periodic_close(&work);
+    plan_live(&work);
+}
+
 // A request that fails here may fail for good: the device is small.
 static void replay_alloc(fault_block_t *block, uint64_t size_bytes, void *stream) {
     *block = (fault_block_t){.size_bytes = size_bytes, .owner = stream};
@@ -416,6 +466,9 @@ const fault_scenario_t fault_scenarios[] = {
     {"pressure", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M"}, scenario_pressure},
     {"capture", {.memory_bytes = BERM_MIB(160)}, scenario_capture},
     {"capture, old driver", {.memory_bytes = BERM_MIB(160), .lacks_ctx_event = 1}, scenario_capture},
+    {"plan", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M"}, scenario_plan},
+    {"plan, alias", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M,headroom:0,remap:alias"}, scenario_plan_alias},
+    {"plan, alias, edits synchronize", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M,headroom:0,remap:alias,sync_edits:on"}, scenario_plan_alias},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
 };
 // clang-format on
@@ -436,7 +489,9 @@ void fault_scenario_run(const fault_scenario_t *scenario, void (*arm)(void *cont
     if (TRY(berm_init(heap_fixture_conf(options.berm))))
         scenario->run();
     berm_stats_t stats = {.size = sizeof stats};
-    if (berm_stats_read(0, &stats) == BERM_OK)
+    if (berm_stats_read(0, &stats) == BERM_OK) {
         outcome->poisoned_bytes = stats.poisoned_bytes;
+        outcome->planned_requests = stats.planned_requests;
+    }
     BERM_TEST_END();
 }

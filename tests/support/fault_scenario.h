@@ -24,7 +24,8 @@ typedef struct fault_outcome {
     unsigned failed_calls; // of berm
     unsigned failed_again; // and failed when it was tried once more
     unsigned seen[BERM_STATUS_COUNT];
-    uint64_t poisoned_bytes; // at the end
+    uint64_t poisoned_bytes;   // at the end
+    uint64_t planned_requests; // the same
 } fault_outcome_t;
 
 // A device is made and `arm` called; berm is started, the scenario runs, the audit and the ledger
