@@ -252,13 +252,14 @@ static void asked_count(berm_pool_t *pool, bool is_served) {
 bool berm__learn_take(berm_pool_t *pool, uint64_t occupied_bytes, const berm_request_t *request,
                       berm_place_t *place, berm_status_t *status) {
     berm_learn_t *learn = pool->learn;
-    if (request->alignment_bytes > BERM_RANGE_UNIT_BYTES)
+    if (request->alignment_bytes > BERM_RANGE_UNIT_BYTES || learn->refused == request->number + 1)
         return false;
     bool is_planned =
         berm__planned_take(&learn->planned, pool, occupied_bytes, request->may_map, place, status);
     if (is_planned && *status != BERM_OK)
         return true; // it comes again
     asked_count(pool, is_planned);
+    learn->refused = is_planned ? 0 : request->number + 1;
     if (is_planned) {
         atomic_fetch_add(&pool->device->plans.requests, 1);
         atomic_fetch_add(&pool->device->plans.bytes, occupied_bytes);

@@ -82,6 +82,7 @@ typedef struct berm_learn {
     // of which `asked` and `served` since the share was last looked at.
     berm_planned_t planned;
     uint32_t active_length, asked, served;
+    uint64_t refused; // the request, plus one, that was none of the plan's last: it may come again
     uint64_t freed_bytes; // since the arena was filled last
     // outside_bytes once the blocks are free that the plan would have had: then all memory is there
     // that the arena needs, and one wait for the stream's work fills it.

@@ -182,8 +182,10 @@ static uint32_t request_find(const berm_planned_t *planned, uint64_t size_bytes)
     uint64_t due_bytes = planned->course.bytes[due];
     if (item == BERM_ITEM_NONE || size_bytes < due_bytes / 4 * 3 || size_bytes > due_bytes / 4 * 5)
         return BERM_FOLLOW_NONE;
-    uint64_t start = planned->plan->offset_bytes[item];
-    if (start + size_bytes > planned->plan->arena_bytes)
+    uint64_t start = planned->plan->offset_bytes[item], end = planned->plan->arena_bytes;
+    if (berm__pages_are_on(&planned->pages)) // behind it its own pages may come again
+        end = start + berm__align_up(due_bytes, planned->segment->gpu->granule_bytes);
+    if (start + size_bytes > end)
         return BERM_FOLLOW_NONE;
     berm_range_t *range = berm__planned_range_at(planned, start);
     return span_look(planned, range, start, size_bytes) == SPAN_TAKEN ? BERM_FOLLOW_NONE : due;

@@ -137,7 +137,7 @@ static void kind_run(bool is_aliased) {
     heap_fixture_begin(&(heap_fixture_options_t){
         .granule_bytes = GRANULE,
         .has_caches = 1,
-        .berm = is_alias ? "growth_handle:256K,headroom:0,remap:alias" : "growth_handle:256K"});
+        .berm = is_alias ? "growth_handle:256K,headroom:1,remap:alias" : "growth_handle:256K,headroom:4"});
     for (int i = 0; i < 2; i++)
         streams[i] = heap_stream_create();
     // A plan is there when the others begin.

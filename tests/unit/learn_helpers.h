@@ -48,7 +48,7 @@ static inline const berm_planned_t *planned(void) {
 static inline void work_init(periodic_t *some, void *on) {
     if (kind == PACKED)
         periodic_init(some, on, 100, 512, 200, 8000, 20, 3);
-    else // whole granules and no headroom: no packing is low enough
+    else // whole granules and next to no headroom: no packing is low enough
         periodic_init(some, on, 60, GRANULE, 1, 20, 20, 3);
 }
 
@@ -56,7 +56,7 @@ static inline void heap_begin_with(const heap_fixture_options_t *more) {
     char conf[160];
     heap_fixture_options_t options = *more;
     (void)snprintf(conf, sizeof conf, "growth_handle:256K,%s%s%s",
-                   kind == PACKED ? "headroom:2" : "headroom:0,remap:alias",
+                   kind == PACKED ? "headroom:4" : "headroom:1,remap:alias",
                    more->berm != NULL ? "," : "", more->berm != NULL ? more->berm : "");
     options.granule_bytes = GRANULE;
     options.berm = conf;

@@ -39,7 +39,7 @@ static void audit_expect(int number) {
 static void plan_make(bool is_aliased) {
     heap_fixture_begin(&(heap_fixture_options_t){
         .granule_bytes = GRANULE,
-        .berm = is_aliased ? "growth_handle:256K,headroom:0,remap:alias" : "growth_handle:256K"});
+        .berm = is_aliased ? "growth_handle:256K,headroom:1,remap:alias" : "growth_handle:256K,headroom:4"});
     void *stream = heap_stream_create();
     if (is_aliased)
         periodic_init(&work, stream, 60, GRANULE, 1, 20, 20, 3);

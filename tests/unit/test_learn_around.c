@@ -265,3 +265,53 @@ BOTH(no_byte_is_wrong) {
     cr_assert(wrong_bytes == 0, "%llu bytes are wrong", (unsigned long long)wrong_bytes);
     end();
 }
+
+// Blocks that are a little larger or smaller than planned may have the planned place; of an aliased
+// plan, as far as its pages there are its own.
+BOTH(no_byte_is_wrong_where_sizes_change) {
+    uint64_t planned_bytes[PERIODIC_MAX];
+    heap_begin_with(&(heap_fixture_options_t){.is_backed = 1});
+    work.on_alloc = contents_fill;
+    work.on_free = contents_look;
+    plan_make();
+    memcpy(planned_bytes, work.size_bytes, sizeof planned_bytes);
+    for (uint32_t i = 0; i < 12 * work.count + 1; i++) {
+        uint32_t at = (uint32_t)(work.step % work.count);
+        uint64_t eighth = planned_bytes[at] / 8 / 512 * 512;
+        work.size_bytes[at] = planned_bytes[at];
+        if (i % 7 == 0) // of each block in its turn
+            work.size_bytes[at] += i % 3 > 0 ? 2 * eighth : -eighth;
+        cr_assert(periodic_step(&work) == BERM_OK);
+        BERM_TEST_CHECK();
+    }
+    periodic_free_all(&work);
+    heap_context_synchronize();
+    cr_assert(wrong_bytes == 0, "%llu bytes are wrong", (unsigned long long)wrong_bytes);
+    end();
+}
+
+// Behind a place of an aliased plan any page may come again, also one of the place itself: what
+// needs a granule more than planned is not served there.
+Test(learn_alias, a_block_never_has_a_page_twice) {
+    kind = ALIASED;
+    begin(NULL);
+    periodic_free_all(&work);
+    const berm_course_t *course = &planned()->course;
+    unsigned tried = 0;
+    for (uint32_t i = 0; i < course->length; i++) {
+        berm__follow_seek(planned()->follow, i);
+        if (course->item_of[i] == BERM_ITEM_NONE)
+            continue;
+        berm_addr_t more = heap_alloc(course->bytes[i] + 512, stream);
+        uint64_t place = planned()->plan->offset_bytes[course->item_of[i]];
+        cr_assert(more != planned()->segment->base + place, "request %u has a granule more", i);
+        heap_free(more, stream);
+        berm__follow_seek(planned()->follow, i);
+        berm_addr_t less = heap_alloc(course->bytes[i] - 512, stream);
+        tried += is_in_arena(less);
+        heap_free(less, stream);
+        BERM_TEST_CHECK();
+    }
+    cr_assert(tried > 5, "a little smaller is served in place");
+    end();
+}
