@@ -7,12 +7,12 @@
 //   4  freed blocks of the pool that are pinned, once they are announced: the caller does that,
 //      with no lock held, and asks again (pin.h)
 //   5  mapping: headroom, moved pages, growth; at the limit idle memory that goes back to the
-//   driver
-//      and makes room                                    miss.c, supply.c
+//      driver and makes room                             miss.c, supply.c
 //   6  the same as 4 for all pools of the device
 //   7  the application's callbacks                       front/slow.c, front/pressure.h
 //   8  waiting: for pages of other pools (supply.c), for frees of other streams, oldest first, this
-//      pool's and then the others', and for the last work of pools that were released
+//      pool's and then the others', and for the last work of pools that were released; then plans
+//      are dropped, so that their arenas serve anyone   learn.h
 //   9  pools that serve others before they fail          front/slow.c
 //  10  failing
 //
@@ -108,6 +108,12 @@ static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64
         is_last = !waited;
         if (waited)
             berm__ladder_raise(&device->ladder, BERM_STEP_WAIT);
+        berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
+        if (status != BERM_ERROR_STATE)
+            return status;
+        shortage = berm__miss_map(pool, size_bytes, alignment_bytes, place);
+    }
+    if (is_shortage(shortage) && !device->ladder.puts_off_waits && berm__learn_yield(device)) {
         berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
         if (status != BERM_ERROR_STATE)
             return status;

@@ -287,6 +287,20 @@ static bool plan_drop(berm_pool_t *pool) {
     return berm__planned_drop(&learn->planned, pool, false);
 }
 
+bool berm__learn_yield(berm_device_t *device) {
+    bool has_dropped = false;
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link) {
+        berm_learn_t *learn = pool->learn;
+        if (learn == NULL || learn->planned.segment == NULL || learn->planned.is_ending)
+            continue;
+        has_dropped |= plan_drop(pool);
+        berm__mutex_lock(&pool->lock);
+        learn__planning_give_up(learn);
+        berm__mutex_unlock(&pool->lock);
+    }
+    return has_dropped;
+}
+
 static void plan_install(berm_pool_t *pool) {
     berm_learn_t *learn = pool->learn;
     berm_planner_t *planner = learn->planner;

@@ -110,6 +110,9 @@ static inline void berm__learn_tick(berm_pool_t *pool) {
         berm__learn_work(pool);
 }
 
+// Drops the plans of all pools of the device for a request that finds no memory: their arenas serve
+// anyone then. False if there was none that could be dropped at once. Locked, in context.
+bool berm__learn_yield(berm_device_t *device);
 // Whether the pool has a plan whose pages are mapped at several addresses. Locked.
 bool berm__learn_is_aliased(const berm_pool_t *pool);
 // Drops the plan and all that was seen, at once or when the last block of the plan is free. Locked.

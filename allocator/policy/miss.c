@@ -277,8 +277,16 @@ static uint64_t window_end_granule(const berm_segment_t *segment, const berm_ran
     return berm__segment_granule_of(segment, busy->start_bytes + busy->size_bytes - 1) + 1;
 }
 
-static void demand_measure(berm_segment_t *segment, const berm_range_t *busy,
-                           berm_demand_t *demand) {
+// Nine tenths of what there may be are reserved. A plan is filled with small handles then, so that
+// what is free between its blocks can go to other requests while it is installed.
+static bool is_tight(const berm_pool_t *pool) {
+    const berm_device_t *device = pool->device;
+    uint64_t cap_bytes = berm__min_u64(device->limit_bytes, device->gpu.memory_bytes);
+    return device->phys.reserved_bytes > cap_bytes / 10 * 9;
+}
+
+static void demand_measure(const berm_pool_t *pool, berm_segment_t *segment,
+                           const berm_range_t *busy, berm_demand_t *demand) {
     uint64_t first = berm__segment_granule_of(segment, busy->start_bytes), count = 0;
     uint64_t end = window_end_granule(segment, busy);
     if (segment->has_views) {
@@ -290,7 +298,7 @@ static void demand_measure(berm_segment_t *segment, const berm_range_t *busy,
         demand->granules += count;
         demand->large_max += count / segment->store->phys->large_granules;
     }
-    if (segment->store->phys->large_granules == 1)
+    if (segment->store->phys->large_granules == 1 || (segment->planned != NULL && is_tight(pool)))
         demand->large_max = 0;
 }
 
@@ -310,14 +318,14 @@ static void hole_poison(berm_pool_t *pool, window_t *window, uint64_t first, uin
 }
 
 // Maps the holes with the idle handles. No pool's lock is held.
-static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
+static berm_status_t holes_map(berm_pool_t *pool, window_t *window, bool may_be_large) {
     berm_segment_t *segment = window->segment;
     uint64_t first = berm__segment_granule_of(segment, window->busy->start_bytes), count = 0;
     uint64_t end = window_end_granule(segment, window->busy);
     uint32_t large_granules = segment->store->phys->large_granules;
     while (hole_next(segment, end, &first, &count)) {
         uint64_t large = 0;
-        if (large_granules > 1)
+        if (large_granules > 1 && may_be_large)
             large = berm__min_u64(count / large_granules,
                                   segment->store->idle_large_count + pool->aliased.large_count);
         berm_planned_t *planned = segment->planned;
@@ -338,10 +346,10 @@ static berm_status_t holes_map(berm_pool_t *pool, window_t *window) {
 
 // Memory behind all of a closed window, or an error.
 static berm_status_t window_fill(berm_pool_t *pool, window_t *window, berm_demand_t *demand) {
-    demand_measure(window->segment, window->busy, demand);
+    demand_measure(pool, window->segment, window->busy, demand);
     berm_status_t status = berm__supply_gather(pool, demand);
     if (status == BERM_OK) {
-        status = holes_map(pool, window);
+        status = holes_map(pool, window, demand->large_max > 0);
         if (status != BERM_OK)
             berm__supply_undo(pool, demand);
     }
