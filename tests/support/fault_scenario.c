@@ -466,7 +466,7 @@ const fault_scenario_t fault_scenarios[] = {
     {"pressure", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M"}, scenario_pressure},
     {"capture", {.memory_bytes = BERM_MIB(160)}, scenario_capture},
     {"capture, old driver", {.memory_bytes = BERM_MIB(160), .lacks_ctx_event = 1}, scenario_capture},
-    {"plan", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M,headroom:4"}, scenario_plan},
+    {"plan", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M,headroom:12"}, scenario_plan},
     {"plan, alias", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M,headroom:1,remap:alias"}, scenario_plan_alias},
     {"plan, alias, edits synchronize", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M,headroom:1,remap:alias,sync_edits:on"}, scenario_plan_alias},
     {"replay", {.memory_bytes = BERM_MIB(96), .berm = "growth_handle:8M"}, scenario_replay},
