@@ -134,10 +134,11 @@ static void kind_run(bool is_aliased) {
     berm_stats_t stats = {.size = sizeof stats};
     pthread_t thread;
     is_alias = is_aliased;
-    heap_fixture_begin(&(heap_fixture_options_t){
-        .granule_bytes = GRANULE,
-        .has_caches = 1,
-        .berm = is_alias ? "growth_handle:256K,headroom:1,remap:alias" : "growth_handle:256K,headroom:4"});
+    heap_fixture_begin(
+        &(heap_fixture_options_t){.granule_bytes = GRANULE,
+                                  .has_caches = 1,
+                                  .berm = is_alias ? "growth_handle:256K,headroom:1,remap:alias"
+                                                   : "growth_handle:256K,headroom:4"});
     for (int i = 0; i < 2; i++)
         streams[i] = heap_stream_create();
     // A plan is there when the others begin.
