@@ -37,9 +37,10 @@ static void audit_expect(int number) {
 
 // A plan in force, with blocks in its arena.
 static void plan_make(bool is_aliased) {
-    heap_fixture_begin(&(heap_fixture_options_t){
-        .granule_bytes = GRANULE,
-        .berm = is_aliased ? "growth_handle:256K,headroom:1,remap:alias" : "growth_handle:256K,headroom:4"});
+    heap_fixture_begin(
+        &(heap_fixture_options_t){.granule_bytes = GRANULE,
+                                  .berm = is_aliased ? "growth_handle:256K,headroom:1,remap:alias"
+                                                     : "growth_handle:256K,headroom:4"});
     void *stream = heap_stream_create();
     if (is_aliased)
         periodic_init(&work, stream, 60, GRANULE, 1, 20, 20, 3);
