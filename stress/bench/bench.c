@@ -35,6 +35,7 @@ const bench_case_t bench_cases[] = {
     {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500, false},
     {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500, false},
     {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500, false},
+    {"miss_64_of_65536", BENCH_MISS, BERM_MIB(128), 65536, 1, 60, 6, false},
 };
 const size_t bench_case_count = BERM_ARRAY_LENGTH(bench_cases);
 
@@ -66,12 +67,34 @@ static double scaling_round(bench_subject_t *subject, const bench_plan_t *plan) 
     return two_ns / (double)plan->operations / 2;
 }
 
+// Misses of one allocator, each timed by itself: their mean in ns, or -1.
+static double miss_round(bench_subject_t *subject, const bench_plan_t *plan,
+                         uint64_t clock_cost_ns) {
+    uint64_t total_ns = 0;
+    for (uint64_t i = 0; i < plan->operations; i++) {
+        uint64_t start_ns = meter_clock_ns();
+        if (!bench_miss_one(subject, plan)) {
+            bench_subject_fail(subject, "no more holes: fewer rounds");
+            return -1;
+        }
+        uint64_t spent_ns = meter_clock_ns() - start_ns;
+        histogram_add(&subject->times, spent_ns > clock_cost_ns ? spent_ns - clock_cost_ns : 0);
+        total_ns += spent_ns;
+    }
+    double driver_ns = bench_miss_driver_ns(plan);
+    if (subject->driver_ns == 0 || (driver_ns >= 0 && driver_ns < subject->driver_ns))
+        subject->driver_ns = driver_ns;
+    return (double)total_ns / (double)plan->operations;
+}
+
 // One round of one allocator: its mean in ns, or -1.
 static double subject_round(bench_subject_t *subject, const bench_plan_t *plan,
                             uint64_t clock_cost_ns) {
     const bench_case_t *benchmark = plan->benchmark;
     if (benchmark->kind == BENCH_LOCAL && benchmark->threads == 2)
         return scaling_round(subject, plan);
+    if (benchmark->kind == BENCH_MISS)
+        return miss_round(subject, plan, clock_cost_ns);
     if (case_has_threads(benchmark)) {
         double wall_ns = bench_threads(subject, plan, benchmark->threads);
         return wall_ns < 0 ? -1 : wall_ns / (double)plan->operations;
@@ -145,6 +168,9 @@ static void row_fill(bench_row_t *row, bench_subject_t *subject, const bench_pla
     row->ratio = meter_median(subject->ratios, subject->rounds);
     if (plan->benchmark->kind == BENCH_LOCAL && plan->benchmark->threads == 2)
         scaling_note(row, subject);
+    if (plan->benchmark->kind == BENCH_MISS)
+        (void)snprintf(row->note, sizeof row->note,
+                       "64 unmaps, 64 maps and an access alone take %.0f ns", subject->driver_ns);
     if (subject->times.count > 0) {
         row->p50_ns = (double)histogram_quantile(&subject->times, 500);
         row->p99_ns = (double)histogram_quantile(&subject->times, 990);
@@ -181,7 +207,7 @@ int bench_run_bare(const bench_case_t *benchmark, bench_options_t *options, uint
                    char *error, size_t error_capacity) {
     bench_plan_t plan;
     bench_subject_t *subject = calloc(1, sizeof *subject);
-    if (subject == NULL || case_has_threads(benchmark) ||
+    if (subject == NULL || case_has_threads(benchmark) || benchmark->kind == BENCH_MISS ||
         !bench_plan_create(&plan, benchmark, berm__max_u64(operations, 1), options->seed)) {
         free(subject);
         (void)snprintf(error, error_capacity, "%s: cannot be run bare", benchmark->name);

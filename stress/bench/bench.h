@@ -17,6 +17,7 @@ typedef enum bench_kind {
     BENCH_CHURN,  // with `live` blocks of mixed sizes: one of them is freed, another allocated
     BENCH_LOCAL,  // churn with 100 blocks in each of `threads` threads, each on its own stream
     BENCH_REMOTE, // one thread allocates, another frees
+    BENCH_MISS,   // with `live` granules reserved, every second one free: a block over many of them
 } bench_kind_t;
 
 typedef struct bench_case {

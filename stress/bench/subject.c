@@ -25,6 +25,7 @@
 
 enum {
     LOCAL_SLOTS = 100,
+    MISS_SLOTS = 512, // more would find no hole any more
     WARM_STEPS_MAX = 100000,
     CLOCK_STEPS = 1024, // between looks at the clock
 };
@@ -45,7 +46,9 @@ bool bench_plan_create(bench_plan_t *plan, const bench_case_t *benchmark, uint64
     *plan = (bench_plan_t){.benchmark = benchmark, .operations = operations};
     if (benchmark->kind == BENCH_PAIR || benchmark->kind == BENCH_REMOTE)
         return true;
-    plan->slots = benchmark->kind == BENCH_CHURN ? benchmark->live : LOCAL_SLOTS;
+    plan->slots = benchmark->kind == BENCH_LOCAL ? LOCAL_SLOTS : benchmark->live;
+    if (benchmark->kind == BENCH_MISS)
+        plan->slots += MISS_SLOTS;
     plan->sizes = calloc(plan->slots, sizeof *plan->sizes);
     plan->steps = calloc(operations, sizeof *plan->steps);
     if (plan->sizes == NULL || plan->steps == NULL) {
@@ -55,7 +58,9 @@ bool bench_plan_create(bench_plan_t *plan, const bench_case_t *benchmark, uint64
     berm_rng_t rng;
     berm__rng_seed(&rng, seed);
     for (uint64_t i = 0; i < plan->slots; i++)
-        plan->sizes[i] = size_draw(&rng);
+        plan->sizes[i] = benchmark->kind != BENCH_MISS ? size_draw(&rng)
+                         : i < benchmark->live         ? BERM_MIB(2)
+                                                       : 0;
     for (uint64_t i = 0; i < operations; i++)
         plan->steps[i] =
             (bench_step_t){size_draw(&rng), (uint32_t)berm__rng_below(&rng, plan->slots)};
@@ -116,7 +121,8 @@ static void subject_fill(bench_subject_t *subject, const bench_plan_t *plan, int
             break;
         bench_block_t *block = &subject->slots[thread][i];
         block->size_bytes = plan->sizes[i];
-        if (subject->ops->alloc(subject->allocator, block->size_bytes, subject->streams[thread],
+        if (block->size_bytes > 0 &&
+            subject->ops->alloc(subject->allocator, block->size_bytes, subject->streams[thread],
                                 &block->addr) != STRESS_OK) {
             block->addr = 0;
             bench_subject_fail(subject, "could not hold that many blocks");
@@ -168,7 +174,9 @@ void bench_subject_open(bench_subject_t *subject, bench_options_t *options, size
     subject_create(subject, options, threads);
     for (int i = 0; i < threads && plan->slots > 0 && !subject->has_failed; i++)
         subject_fill(subject, plan, i);
-    if (!subject->has_failed && plan->benchmark->kind != BENCH_REMOTE)
+    if (!subject->has_failed && plan->benchmark->kind == BENCH_MISS)
+        (void)bench_miss_prepare(subject, plan);
+    else if (!subject->has_failed && plan->benchmark->kind != BENCH_REMOTE)
         (void)bench_batch(subject, plan, berm__min_u64(plan->operations, WARM_STEPS_MAX));
 }
 

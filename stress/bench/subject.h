@@ -39,6 +39,8 @@ typedef struct bench_subject {
     pthread_mutex_t lock;
     void *streams[2];        // one for each thread
     bench_block_t *slots[2]; // live blocks of each thread
+    uint64_t misses;         // blocks of BENCH_MISS so far
+    double driver_ns;        // of an operation of BENCH_MISS; 0: not measured
     uint64_t left_ns;        // of the time this benchmark may take it, a minute
     bool has_failed;
     char failure[128];
@@ -76,6 +78,12 @@ typedef struct bench_reader {
 } bench_reader_t;
 bool bench_reader_start(bench_reader_t *reader, bench_subject_t *subject);
 bool bench_reader_stop(bench_reader_t *reader, bench_subject_t *subject);
+
+// Frees every second block, and asks for the first blocks that find holes only; one such request;
+// the same driver calls alone, in ns, or -1.
+bool bench_miss_prepare(bench_subject_t *subject, const bench_plan_t *plan);
+bool bench_miss_one(bench_subject_t *subject, const bench_plan_t *plan);
+double bench_miss_driver_ns(const bench_plan_t *plan);
 
 // How many times the work of one thread two threads do on this machine now, when they share
 // nothing: each locks and unlocks a mutex of its own. -1: unknown.

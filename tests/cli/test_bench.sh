@@ -26,6 +26,11 @@ json "all(x['mean_ns'] > 0 and x['p50_ns'] <= x['p999_ns'] and x['per_mutex_pair
 json "set(r['rows'][0]) == set('''benchmark allocator threads operations mean_ns p50_ns p99_ns
     p999_ns per_mutex_pair ratio instructions host_bytes_per_block note'''.split())"
 
+# A miss, and what the driver takes of it.
+expect 0 "$BERM" bench --quick --rounds 2 --benchmark miss_64_of_65536 --allocator berm
+grep -q '^miss_64_of_65536,berm,1,12,[0-9.]*,.*64 unmaps; 64 maps and an access alone take [0-9]* ns$' \
+    "$work/out" || fail "no miss: $(cat "$work/out")"
+
 # What an allocator cannot do is skipped and said.
 expect 0 "$BERM" bench --quick --capacity 16M --benchmark pair_64MiB,pair_512B --allocator pytorch
 grep -q '^pair_64MiB,pytorch,.*skipped: ' "$work/out" || fail "no skip: $(cat "$work/out")"
