@@ -174,6 +174,7 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
     }
     const berm_want_t want = {id_default, false, size_bytes, alignment_bytes, ordinal, stream};
     berm_status_t status = berm__heap_alloc_slow(&want, out);
+    cache = berm__thread_cache(epoch_now(), ordinal, stream); // it may be another now
     if (cache != NULL)
         berm__learn_tick(cache->pool);
     return audit_after(status);

@@ -238,22 +238,15 @@ void berm__learn_give(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *
 }
 
 // Counts a request of a pool with a plan; after four periods of them looks whether it is any good.
-static void asked_count(berm_pool_t *pool, bool is_served, uint64_t late_bytes) {
+static void asked_count(berm_pool_t *pool, bool is_served) {
     berm_learn_t *learn = pool->learn;
     learn->served += is_served;
-    learn->late_bytes += late_bytes;
-    uint64_t arena_bytes = learn->planned.plan->arena_bytes;
-    bool is_late = learn->late_bytes > 4 * arena_bytes / BERM_LEARN_LATE_SHARE + arena_bytes;
-    if (++learn->asked < 4 * learn->active_length && !is_late)
+    if (++learn->asked < 4 * learn->active_length)
         return;
-    learn->wants_drop = is_late || learn->served < learn->active_length;
+    learn->wants_drop = learn->served < learn->active_length;
     learn->asked = learn->served = 0;
-    learn->late_bytes = 0;
-    if (!learn->wants_drop)
-        return;
-    learn__planning_give_up(learn);
-    learn->retry_note = (uint32_t)berm__min_u64(4ull * learn->note_count, UINT32_MAX);
-    atomic_store(&pool->learn_wants, true);
+    if (learn->wants_drop)
+        atomic_store(&pool->learn_wants, true);
 }
 
 bool berm__learn_take(berm_pool_t *pool, uint64_t occupied_bytes, const berm_request_t *request,
@@ -265,7 +258,7 @@ bool berm__learn_take(berm_pool_t *pool, uint64_t occupied_bytes, const berm_req
         berm__planned_take(&learn->planned, pool, occupied_bytes, request->may_map, place, status);
     if (is_planned && *status != BERM_OK)
         return true; // it comes again
-    asked_count(pool, is_planned, is_planned && request->may_map ? occupied_bytes : 0);
+    asked_count(pool, is_planned);
     learn->refused = is_planned ? 0 : request->number + 1;
     if (is_planned) {
         atomic_fetch_add(&pool->device->plans.requests, 1);
@@ -329,7 +322,6 @@ static void plan_install(berm_pool_t *pool) {
         uint64_t leaving = learn__items_live_bytes(learn, learn->plan_length);
         learn->settled_bytes = learn->outside_bytes - berm__min_u64(learn->outside_bytes, leaving);
         learn->asked = learn->served = 0;
-        learn->late_bytes = 0;
         learn->active_length = learn->plan_length;
         learn__plan_forget(learn);
         atomic_store(&pool->learn_wants, true); // to be filled

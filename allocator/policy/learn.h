@@ -13,9 +13,7 @@
 // Enough is nine tenths of a period where pages had to move in it. Where none had to, a short
 // period has to come more often: it may be but the equal layers of a network, inside a longer one.
 // The watch goes on beside a plan, and a plan for a longer period takes the place of a shorter
-// one's. A plan that serves less than a quarter of four periods' requests is dropped, and so is one
-// whose pages are taken and come back too often (BERM_LEARN_LATE_SHARE): it costs more than it
-// saves.
+// one's. A plan that serves less than a quarter of four periods' requests is dropped.
 //
 // The pool of a stream that has an order, of the default group, learns. Threads keep no large
 // blocks of it meanwhile, so that each is seen. Small blocks' slabs are served as usual.
@@ -41,9 +39,6 @@ enum {
     // Longer periods than this are planned only where one miss in so many requests moved pages.
     BERM_LEARN_LONG_NOTES = 1 << 14,
     BERM_LEARN_LONG_RATE = 1024,
-    // A plan is no good if a period maps more of its arena than this part of it, when it is asked
-    // for.
-    BERM_LEARN_LATE_SHARE = 3,
     // Of the last period's requests that a plan should serve.
     BERM_LEARN_GOOD_PERMILLE = 700,
     // Requests that have to match before a period in which nothing moved is planned, or so many
@@ -87,7 +82,6 @@ typedef struct berm_learn {
     // of which `asked` and `served` since the share was last looked at.
     berm_planned_t planned;
     uint32_t active_length, asked, served;
-    uint64_t late_bytes; // of those served, what had to be mapped when it was asked for
     uint64_t refused; // the request, plus one, that was none of the plan's last: it may come again
     uint64_t freed_bytes; // since the arena was filled last
     // outside_bytes once the blocks are free that the plan would have had: then all memory is there

@@ -56,7 +56,8 @@ static uint64_t calls_count(const fault_scenario_t *scenario) {
     nothing_is_held();
     cr_assert(outcome.failed_calls == 0, "%s fails without a fault", scenario->name);
     // Those named so are about a plan: one is made, and serves.
-    cr_assert(strncmp(scenario->name, "plan", 4) != 0 || outcome.planned_requests > 30, "%s: %llu", scenario->name, (unsigned long long)outcome.planned_requests);
+    cr_assert(strncmp(scenario->name, "plan", 4) != 0 || outcome.planned_requests > 30, "%s: %llu",
+              scenario->name, (unsigned long long)outcome.planned_requests);
     return simcuda_calls(NULL) - none.calls_before;
 }
 
