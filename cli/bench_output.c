@@ -52,17 +52,6 @@ static void machine_write(char *text, size_t capacity) {
                    stress_device_is_simulated() ? "simulated" : "real", berm_version(), commit);
 }
 
-static void command_write(const cli_bench_t *bench, char *text, size_t capacity) {
-    size_t at = (size_t)snprintf(text, capacity, "berm");
-    for (int i = 0; i < bench->argc && at < capacity; i++) {
-        int length = snprintf(text + at, capacity - at, " %s", bench->argv[i]);
-        at += length > 0 ? (size_t)length : 0;
-    }
-    for (char *c = text; *c != '\0'; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
-}
-
 // --- output --------------------------------------------------------------------------------------
 
 static void print_figure(double value, int digits) {
@@ -74,7 +63,7 @@ static void print_figure(double value, int digits) {
 
 void cli_bench_print_csv(const cli_bench_t *bench) {
     char text[4096];
-    command_write(bench, text, sizeof text);
+    (void)cli_command_text(bench->argc, bench->argv, text, sizeof text);
     (void)printf("# %s\n", text);
     machine_write(text, sizeof text);
     (void)printf("# %s\n", text);
@@ -131,7 +120,7 @@ void cli_bench_print_json(const cli_bench_t *bench) {
     berm_emit_t emit;
     berm__emit_init(&emit, BERM_EMIT_JSON, berm__emit_write_file, stdout);
     berm__emit_object_begin(&emit, NULL);
-    command_write(bench, text, sizeof text);
+    (void)cli_command_text(bench->argc, bench->argv, text, sizeof text);
     berm__emit_string(&emit, "command", text);
     machine_write(text, sizeof text);
     berm__emit_string(&emit, "machine", text);

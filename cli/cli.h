@@ -54,6 +54,10 @@ void cli_progress_end(void);
 
 double cli_mib(uint64_t bytes);
 
+// "berm" and the arguments, as the first line of a result names its command; control characters are
+// written as question marks. Returns `text`.
+const char *cli_command_text(int argc, char *const *argv, char *text, size_t capacity);
+
 // JSON on standard output around `count` objects: one stands alone, others are {"results": [...]}.
 void cli_results_begin(berm_emit_t *emit, size_t count);
 void cli_results_end(berm_emit_t *emit, size_t count);

@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `berm bench fragmentation` prints: CSV with the command and the summary as comments, or one
 // JSON object. Figures of a replay that ran out of memory are "none", or null.
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "berm.h"
 #include "cli/fragmentation.h"
-
-static const char *text_of_command(const cli_fragmentation_t *f, char *text, size_t capacity) {
-    size_t at = (size_t)snprintf(text, capacity, "berm");
-    for (int i = 0; i < f->argc && at < capacity; i++) {
-        int length = snprintf(text + at, capacity - at, " %s", f->argv[i]);
-        at += length > 0 ? (size_t)length : 0;
-    }
-    for (char *c = text; *c != '\0'; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
-    return text;
-}
 
 static const curves_variant_t *variant_of(const cli_fragmentation_t *f,
                                           const curves_point_t *point) {
@@ -123,7 +110,7 @@ static void print_point(const cli_fragmentation_t *f, const curves_point_t *p) {
 void cli_fragmentation_print_csv(const cli_fragmentation_t *f) {
     char text[4096];
     (void)printf("# %s\n# berm %s; simulated device, modelled times\n",
-                 text_of_command(f, text, sizeof text), berm_version());
+                 cli_command_text(f->argc, f->argv, text, sizeof text), berm_version());
     for (size_t i = 0; i < f->summary_count; i++)
         print_summary(f, &f->summaries[i]);
     (void)fputs("trace,allocator,conf,latency,kind,headroom_pct,capacity_bytes,completed,"
@@ -234,7 +221,7 @@ void cli_fragmentation_print_json(const cli_fragmentation_t *f) {
     berm_emit_t emit;
     berm__emit_init(&emit, BERM_EMIT_JSON, berm__emit_write_file, stdout);
     berm__emit_object_begin(&emit, NULL);
-    berm__emit_string(&emit, "command", text_of_command(f, text, sizeof text));
+    berm__emit_string(&emit, "command", cli_command_text(f->argc, f->argv, text, sizeof text));
     berm__emit_string(&emit, "version", berm_version());
     berm__emit_array_begin(&emit, "traces");
     for (size_t i = 0; i < f->trace_count; i++)

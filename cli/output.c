@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables and progress for people, and what goes around the JSON of results for machines: see cli.h.
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -123,4 +124,16 @@ void cli_table_print(const cli_table_t *table, FILE *file) {
         }
         (void)fputc('\n', file);
     }
+}
+
+const char *cli_command_text(int argc, char *const *argv, char *text, size_t capacity) {
+    size_t at = (size_t)snprintf(text, capacity, "berm");
+    for (int i = 0; i < argc && at < capacity; i++) {
+        int length = snprintf(text + at, capacity - at, " %s", argv[i]);
+        at += length > 0 ? (size_t)length : 0;
+    }
+    for (char *c = text; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    return text;
 }

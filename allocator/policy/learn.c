@@ -21,14 +21,18 @@ static void watch_forget(berm_learn_t *learn) {
     learn->notes = NULL;
 }
 
-// From the beginning. False without host memory.
-static bool watch_begin(berm_learn_t *learn) {
-    watch_forget(learn);
+static void counts_reset(berm_learn_t *learn) {
     learn->state = BERM_LEARN_WATCHING;
     learn->note_count = learn->note_moved = learn->moved_count = learn->retry_note = 0;
     learn->window_misses = 0;
     learn->wants_rest = false;
     learn->live_bytes = learn->outside_bytes = 0;
+}
+
+// From the beginning. False without host memory.
+static bool watch_begin(berm_learn_t *learn) {
+    watch_forget(learn);
+    counts_reset(learn);
     learn->period = berm__period_create(BERM_LEARN_NOTES_MAX);
     learn->notes = berm__mem_reserve(NOTES_BYTES);
     return learn->period != NULL && learn->notes != NULL;
@@ -158,11 +162,8 @@ static bool watch_again(berm_learn_t *learn) {
         return false;
     learn__plan_forget(learn);
     berm__period_reset(learn->period);
-    learn->state = BERM_LEARN_WATCHING;
-    learn->note_count = learn->note_moved = learn->moved_count = learn->retry_note = 0;
-    learn->window_misses = 0;
-    learn->live_bytes = learn->outside_bytes = 0;
-    learn->may_wait = learn->wants_rest = false;
+    counts_reset(learn);
+    learn->may_wait = false;
     return true;
 }
 

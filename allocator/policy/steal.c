@@ -85,15 +85,10 @@ typedef struct batch {
     } runs[BATCH_MAX];
 } batch_t;
 
-// Takes what has passed out of a range, if anything.
-static berm_status_t batch_take(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
-                                uint64_t most, batch_t *batch) {
+// Takes a run out of its free range.
+static berm_status_t batch_add(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                               run_t run, batch_t *batch) {
     unsigned lg = segment->gpu->lg_granule;
-    run_t run;
-    if (!range_passed_run(segment, range, pool->stream, most - batch->granules, &run)) {
-        batch->skips++;
-        return BERM_OK;
-    }
     if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     range = berm__ranges_carve(&segment->ranges, range, run.first << lg, run.count << lg,
@@ -103,6 +98,17 @@ static berm_status_t batch_take(berm_pool_t *pool, berm_segment_t *segment, berm
     batch->runs[batch->count++].run = run;
     batch->granules += run.count;
     return BERM_OK;
+}
+
+// Takes what has passed out of a range, if anything.
+static berm_status_t batch_take(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range,
+                                uint64_t most, batch_t *batch) {
+    run_t run;
+    if (!range_passed_run(segment, range, pool->stream, most - batch->granules, &run)) {
+        batch->skips++;
+        return BERM_OK;
+    }
+    return batch_add(pool, segment, range, run, batch);
 }
 
 // Takes runs that have passed out of the free ones, smallest free range first, up to `most`
@@ -197,7 +203,6 @@ static bool plan_run(const berm_pool_t *pool, berm_segment_t *segment, uint64_t 
 }
 
 static berm_status_t plan_pick(berm_pool_t *pool, uint64_t most, batch_t *batch) {
-    unsigned lg = pool->device->gpu.lg_granule;
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         berm_range_t *range;
         run_t run;
@@ -205,14 +210,9 @@ static berm_status_t plan_pick(berm_pool_t *pool, uint64_t most, batch_t *batch)
             continue;
         while (batch->granules < most && batch->count < BATCH_MAX &&
                plan_run(pool, segment, most - batch->granules, &range, &run)) {
-            if (!berm__node_slab_reserve(&pool->range_nodes, pool->range_nodes_promised + 2))
-                return BERM_ERROR_OUT_OF_HOST_MEMORY;
-            range = berm__ranges_carve(&segment->ranges, range, run.first << lg, run.count << lg,
-                                       BERM_RANGE_BUSY);
-            batch->runs[batch->count].segment = segment;
-            batch->runs[batch->count].range = range;
-            batch->runs[batch->count++].run = run;
-            batch->granules += run.count;
+            berm_status_t status = batch_add(pool, segment, range, run, batch);
+            if (status != BERM_OK)
+                return status;
         }
     }
     return BERM_OK;
