@@ -15,11 +15,6 @@ typedef struct climb {
     berm_pressure_walk_t walk; // among them
 } climb_t;
 
-static bool is_shortage(berm_status_t status) {
-    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
-           status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_ADDRESSES;
-}
-
 // The group may go, and another come, while callbacks run. NULL: no pool in use has the id.
 static berm_group_t *group_find(berm_device_t *device, const berm_want_t *want) {
     berm_group_t *group = berm__group_find(device, want->id);
@@ -44,7 +39,7 @@ static bool climb_on(berm_device_t *device, const berm_want_t *want, berm_status
         climb->step = climb->step > BERM_STEP_PINS ? climb->step : BERM_STEP_PINS;
         return berm__pins_announce_held(device, device->pins_wanted);
     }
-    if (!is_shortage(status))
+    if (!berm__status_is_shortage(status))
         return false;
     if (berm__callout_wait(device))
         return true;
@@ -109,7 +104,7 @@ static berm_status_t alloc_climbing(berm_device_t *device, const berm_want_t *wa
             return BERM_ERROR_POOL_UNKNOWN;
         status = attempt(device, group, want, &climb, out);
     } while (BERM_UNLIKELY(status != BERM_OK) && climb_on(device, want, status, &climb));
-    if (BERM_UNLIKELY(is_shortage(status)))
+    if (BERM_UNLIKELY(berm__status_is_shortage(status)))
         status = others_try(device, want, status, out);
     if (status == BERM_OK)
         device->ladder.served[device->ladder.step]++;

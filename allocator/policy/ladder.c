@@ -26,11 +26,6 @@
 #include "policy/cache.h"
 #include "policy/learn.h"
 
-static bool is_shortage(berm_status_t status) {
-    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
-           status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_ADDRESSES;
-}
-
 // What the driver has been asked for, to tell what served a request.
 typedef struct work {
     uint64_t host_waits, returned_bytes, moved_bytes;
@@ -101,7 +96,7 @@ static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64
     berm_status_t shortage = berm__miss_map(pool, size_bytes, alignment_bytes, place);
     // When nothing is left to wait for, one more try: what finished while a window was open may
     // have been in its way.
-    while (is_shortage(shortage) && !is_last && !device->ladder.puts_off_waits) {
+    while (berm__status_is_shortage(shortage) && !is_last && !device->ladder.puts_off_waits) {
         device->retries++;
         if (deferred_wait_any(pool, &waited) != BERM_OK)
             break;
@@ -113,7 +108,8 @@ static berm_status_t ladder_climb(berm_pool_t *pool, uint64_t size_bytes, uint64
             return status;
         shortage = berm__miss_map(pool, size_bytes, alignment_bytes, place);
     }
-    if (is_shortage(shortage) && !device->ladder.puts_off_waits && berm__learn_yield(device)) {
+    if (berm__status_is_shortage(shortage) && !device->ladder.puts_off_waits &&
+        berm__learn_yield(device)) {
         berm_status_t status = hit_locking(pool, size_bytes, alignment_bytes, place);
         if (status != BERM_ERROR_STATE)
             return status;
@@ -147,7 +143,7 @@ static berm_status_t ladder_start(berm_pool_t *pool, uint64_t size_bytes, uint64
         status = berm__device_edits_check(pool->device);
     if (status == BERM_OK)
         status = ladder_climb(pool, size_bytes, alignment_bytes, place);
-    if (BERM_UNLIKELY(is_shortage(status)) && berm__pins_are_held(pool->device))
+    if (BERM_UNLIKELY(berm__status_is_shortage(status)) && berm__pins_are_held(pool->device))
         status = pins_want(pool->device, NULL);
     if (status == BERM_OK)
         berm__learn_miss(pool);

@@ -9,6 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "berm.h"
+
+// What more memory, of whatever kind, would end: the ladder goes on.
+static inline bool berm__status_is_shortage(berm_status_t status) {
+    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
+           status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_ADDRESSES;
+}
+
 // In the order in which they are tried.
 typedef enum berm_step {
     BERM_STEP_NONE,     // what was free in the pool
