@@ -214,6 +214,8 @@ static int device_attribute(int attribute, int device) {
         return 132;
     case BERM_CU_ATTR_MAX_THREADS_PER_MULTIPROCESSOR:
         return 2048;
+    case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        return 228 << 10;
     case BERM_CU_ATTR_L2_CACHE_SIZE:
         return 50 << 20;
     case BERM_CU_ATTR_ASYNC_ENGINE_COUNT:

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "simcuda.h"
 #include "simcuda/runtime/runtime.h"
 
 static _Thread_local int last_error;
@@ -49,6 +50,7 @@ int rt_unsupported(const char *name) {
     };
     static const char *_Atomic logged[LOG_MAX];
     atomic_fetch_add(&stub_hits, 1);
+    simcuda_stub_hit("cudart", name);
     for (int i = 0; getenv("SIMCUDA_LOG") != NULL && i < LOG_MAX; i++) {
         const char *none = NULL;
         if (atomic_load(&logged[i]) == name)
