@@ -142,7 +142,7 @@ static uint64_t spin_ns(void *const *arguments) {
     int64_t cycles = 0;
     int khz = 0;
     if (arguments == NULL || arguments[0] == NULL ||
-        cuDeviceGetAttribute(&khz, BERM_CU_ATTR_CLOCK_RATE, rt_device()) != BERM_CU_SUCCESS)
+        cudaDeviceGetAttribute(&khz, BERM_CU_ATTR_CLOCK_RATE, rt_device()) != BERM_CU_SUCCESS)
         return 1;
     memcpy(&cycles, arguments[0], sizeof cycles);
     return cycles <= 0 || khz <= 0 ? 1 : (uint64_t)((double)cycles * 1e6 / khz) + 1;
