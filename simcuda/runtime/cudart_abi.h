@@ -55,6 +55,8 @@ typedef struct cudart_pointer_attributes {
     long reserved[8];
 } cudart_pointer_attributes_t; // cudaPointerAttributes
 
+struct CUstream_st; // what cudaStream_t points to
+
 typedef struct cudart_user_object cudart_user_object_t; // what cudaUserObject_t points to
 
 typedef void (*cudart_stream_callback_fn)(struct CUstream_st *stream, cudart_error_t error,
