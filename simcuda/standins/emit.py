@@ -48,7 +48,7 @@ class Emitter:
 
     def _body(self, row):
         handle = next((f"a{index}" for index, parameter in enumerate(row.parameters)
-                       if parameter.kind in ("handle", "free")), "0")
+                       if parameter.kind in table.HANDLES + table.FREED), "0")
         stream = next((f"a{index}" for index, parameter in enumerate(row.parameters)
                        if parameter.kind == "stream"), None)
         on = stream or f"standin_get({handle}, 0, 0)"
@@ -66,9 +66,9 @@ class Emitter:
         if row.result[0] == "status":
             lines += [f"if (!standin_is_live(a{index})) return {self.table.bad};"
                       for index, parameter in enumerate(row.parameters)
-                      if parameter.kind == "handle"]
+                      if parameter.kind in table.HANDLES]
         for index, parameter in enumerate(row.parameters):
-            if parameter.kind == "free":
+            if parameter.kind in table.FREED:
                 lines.append(f"if (!standin_delete(a{index}) && a{index} != 0) "
                              f"return {self.table.bad};" if row.result[0] == "status"
                              else f"(void)standin_delete(a{index});")
@@ -85,8 +85,9 @@ class Emitter:
             return [f"standin_clear({on}, (void *){name}, {self._size(parameter.type)});"]
         if parameter.kind != "out":
             return []
-        if parameter.type == "handle":
-            return [f"if ({name} != 0) *(word *){name} = standin_new(kind, 0, 0);"]
+        if parameter.type in table.HANDLES:
+            width = "unsigned" if parameter.type == "handle32" else "word"
+            return [f"if ({name} != 0) *({width} *){name} = standin_new(kind, 0, 0);"]
         if kind is None:
             return [f"if ({name} != 0) __builtin_memset((void *){name}, 0, {parameter.type});"]
         return [f"if ({name} != 0) *({kind} *){name} = ({kind}){self._value(parameter.value)};"]
@@ -97,6 +98,8 @@ class Emitter:
     def _value(self, text):
         if text is None:
             return "0"
+        if text == "refuse":
+            return str(self.table.refuse)
         return str(self.variables.get(text, text))
 
     def _slot(self, name):

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of all stand-ins, by handle. A handle is bit 30, 8 bits of generation, 22 bits of index.
+// The objects of all stand-ins, by handle. A handle is bit 30, 8 bits of generation, 22 bits of
+// index.
 //
 // INVARIANT: an entry on the free list has `kind` NULL; its generation is that of its next object.
 // LOCKS: table_lock guards everything here. Nothing is called with it held.

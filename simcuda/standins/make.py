@@ -112,10 +112,28 @@ def built(simcuda, soname):
     return path
 
 
-def cuda_version(folder):
+def versions(folder):
+    """What the libraries say of their versions, as values that the tables name: those that this
+    torch was built for where it tells, else of late 2026."""
     text = (folder / "version.py").read_text() if (folder / "version.py").exists() else ""
     found = re.search(r"^cuda\b.*?'(\d+)\.(\d+)'", text, re.MULTILINE)
-    return int(found[1]) * 1000 + int(found[2]) * 10 if found else 0
+    major, minor = (int(found[1]), int(found[2])) if found else (13, 2)
+    cudnn, nccl = wheel_version(folder, "cudnn", (9, 26, 0)), wheel_version(folder, "nccl", (2, 30, 7))
+    return {"cuda": major * 1000 + minor * 10, "cuda_major": major, "cuda_minor": minor,
+            "cublas": major * 10000 + minor * 100,
+            "cudnn": cudnn[0] * 10000 + cudnn[1] * 100 + cudnn[2],
+            "cudnn_part": f"(a0 == 0 ? {cudnn[0]} : a0 == 1 ? {cudnn[1]} : {cudnn[2]})",
+            "nccl": nccl[0] * 10000 + nccl[1] * 100 + nccl[2]}
+
+
+def wheel_version(folder, name, otherwise):
+    """The version of NVIDIA's wheel of that name which the torch wheel requires."""
+    for path in folder.parent.glob("torch-*.dist-info/METADATA"):
+        found = re.search(rf"^Requires-Dist: nvidia-{name}-cu\d+==(\d+)\.(\d+)\.(\d+)",
+                          path.read_text(errors="replace"), re.MULTILINE)
+        if found:
+            return tuple(int(part) for part in found.groups())
+    return otherwise
 
 
 def make(folder, simcuda, out):
@@ -126,7 +144,7 @@ def make(folder, simcuda, out):
     asked = wanted(torch_libraries(folder), tables)
     out.mkdir(parents=True, exist_ok=True)
     core = elf.Library(built(simcuda, CORE)).exports
-    variables = {"cuda": cuda_version(folder)}
+    variables = versions(folder)
     order = [str(built(simcuda, name)) for name in DRIVER]
     jobs = []
     for soname in sorted(asked):

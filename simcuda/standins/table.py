@@ -9,12 +9,12 @@ One statement a line, "#" starts a comment:
   NAME(PARAMETER, ...) [work] [-> RESULT]
 {a,b} in a name stands for both; "x4" after a parameter repeats it. Parameters:
   int long ptr float double complex zcomplex id   passed in (long is any whole word, id 128 bytes)
-  handle                  an object; the first one is whose stream work goes to
-  free                    an object that the call ends
+  handle handle32         an object; the first one is whose stream work goes to
+  free free32             an object that the call ends
   stream                  the stream that work goes to
   set SLOT, get TYPE SLOT kept with the first handle, and read back (slot "stream" is its stream)
   out TYPE [= VALUE]      written on the host, with 0 or VALUE; TYPE: int long size ptr float double,
-                          handle (a new object), or a number of bytes to clear
+                          handle handle32 (a new object), or a number of bytes to clear
   result TYPE             the same, or cleared in stream order where it is device memory
   info                    result int: what a solver says of success
 Where a pointer is null nothing is written. RESULT, else the status 0: void, int VALUE, size VALUE,
@@ -30,7 +30,9 @@ TYPES = {"int": "int", "long": "long long", "size": "unsigned long", "ptr": "voi
          "float": "float", "double": "double"}
 PASSED = {"int": "int", "long": "word", "ptr": "word", "float": "float", "double": "double",
           "complex": "complex32", "zcomplex": "complex64", "id": "id128",
-          "handle": "word", "free": "word", "stream": "word"}
+          "handle": "word", "free": "word", "handle32": "unsigned", "free32": "unsigned",
+          "stream": "word"}
+HANDLES, FREED = ("handle", "handle32"), ("free", "free32")
 RESULTS = ("void", "int", "size", "text", "refuse")
 
 
@@ -93,8 +95,8 @@ def parse_parameter(text):
     slot = re.fullmatch(r"get\s+(\w+)\s+(\w+)", text)
     if slot and slot[1] in TYPES:
         return [Parameter("get", slot[1], slot[2])]
-    out = re.fullmatch(r"(out|result)\s+(\w+)(?:\s*=\s*(\w+))?", text)
-    if out and (out[2] in TYPES or out[2] == "handle" or out[2].isdigit()):
+    out = re.fullmatch(r"(out|result)\s+(\w+)(?:\s*=\s*(-?\w+))?", text)
+    if out and (out[2] in TYPES or out[2] in HANDLES or out[2].isdigit()):
         return [Parameter(out[1], out[2], out[3])]
     raise ValueError(f"not a parameter: {text}")
 

@@ -32,7 +32,9 @@ void standin_work_of(uint64_t handle) {
 }
 
 bool standin_is_host(const void *addr) {
-    enum { DEVICE = 2 }; // CU_MEMORYTYPE_DEVICE
+    enum {
+        DEVICE = 2
+    }; // CU_MEMORYTYPE_DEVICE
     int type = 0;
     if ((uintptr_t)addr < 4096)
         return false;
