@@ -148,16 +148,30 @@ static uint64_t spin_ns(void *const *arguments) {
     return cycles <= 0 || khz <= 0 ? 1 : (uint64_t)((double)cycles * 1e6 / khz) + 1;
 }
 
-static bool is_grid_valid(cudart_dim3_t grid, cudart_dim3_t block) {
+// A grid of no size is an error of the program's. But a size may come from what an earlier kernel
+// should have computed, through a copy to the host or memory that both see, and is 0 here: so where
+// kernels were launched before, the program is to go on, and it is counted as a stub.
+static bool is_grid_valid(cudart_dim3_t grid) {
+    simcuda_counters_t counters;
+    if (grid.x > 0 && grid.y > 0 && grid.z > 0)
+        return true;
+    simcuda_counters_read(&counters);
+    if (counters.kernels == 0)
+        return false;
+    simcuda_stub_hit("cudart", "a launch of no threads, by a value that was not known");
+    return true;
+}
+
+static bool is_block_valid(cudart_dim3_t block) {
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    return grid.x > 0 && grid.y > 0 && grid.z > 0 && threads > 0 && threads <= 1024;
+    return threads > 0 && threads <= 1024;
 }
 
 static cudart_error_t launch(const void *kernel, cudart_dim3_t grid, cudart_dim3_t block,
                              void *const *arguments, berm_cu_stream_t stream) {
     if (kernel == NULL)
         return rt_finish(CUDART_INVALID_DEVICE_FUNCTION);
-    if (!is_grid_valid(grid, block))
+    if (!is_block_valid(block) || !is_grid_valid(grid))
         return rt_finish(CUDART_INVALID_CONFIGURATION);
     const char *name = rt_kernel_name(kernel);
     uint64_t duration_ns =

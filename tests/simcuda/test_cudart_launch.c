@@ -115,6 +115,10 @@ Test(cudart_launch, bad_launches_say_what_is_wrong) {
     cr_assert(cudaLaunchKernel_(&spin, none, one, NULL, 0, NULL) == CUDART_INVALID_CONFIGURATION);
     cr_assert(cudaLaunchKernel_(&spin, one, many, NULL, 0, NULL) == CUDART_INVALID_CONFIGURATION);
     cr_assert(cudaGetLastError_() == CUDART_INVALID_CONFIGURATION && cudaGetLastError_() == 0);
+    // Unless the size may come from what a kernel should have computed.
+    cr_assert(cudaLaunchKernel_(&add_kernel, one, one, NULL, 0, NULL) == 0);
+    cr_assert(cudaLaunchKernel_(&spin, none, one, NULL, 0, NULL) == 0);
+    cr_assert(cudaLaunchKernel_(&spin, one, many, NULL, 0, NULL) == CUDART_INVALID_CONFIGURATION);
     cr_assert(cudaLaunchKernelExC_(NULL, &spin, NULL) == BERM_CU_INVALID_VALUE);
     cudart_launch_config_t config = {.grid = one, .block = one};
     cr_assert(cudaLaunchKernelExC_(&config, &add_kernel, NULL) == 0);
