@@ -183,6 +183,54 @@ typedef struct berm_whatis_s {
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis);
 
+// What the live block at `addr` is: the bytes asked for, its device, and the stream of its pool
+// (BERM_STREAM_NONE: allocated for none). Any of the three may be NULL. For callers that keep no
+// records of their own, before they free it: the block must be theirs, and stay so during the call.
+// It costs less than a free and takes no lock. On failure nothing is written.
+// Errors: ADDRESS_UNKNOWN (no live block begins at `addr`), SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_block_read(berm_addr_t addr, uint64_t *requested_bytes, int *device,
+                                       berm_stream_t *stream);
+
+// A run of addresses with memory behind all of them, of one pool.
+typedef struct berm_walk_segment {
+    size_t size; // sizeof(berm_walk_segment_t) of the library
+    int device;
+    berm_stream_t stream; // of the pool; BERM_STREAM_NONE for the pool without a stream
+    berm_pool_id_t pool;  // both 0 for the default pool
+    berm_addr_t addr;
+    uint64_t size_bytes;
+    uint32_t is_plain;    // 1: of cuMemAlloc
+    uint32_t is_released; // 1: of a pool that was released; its id may be in use again
+    uint32_t is_aliased;  // 1: its pages may be mapped elsewhere too (learned placement)
+    uint32_t reserved_;
+} berm_walk_segment_t;
+
+// A block or a free piece of it; slots of a slab come one by one.
+typedef struct berm_walk_block {
+    size_t size; // sizeof(berm_walk_block_t) of the library
+    berm_addr_t addr;
+    uint64_t size_bytes;      // what it occupies
+    uint64_t requested_bytes; // 0 unless live or awaited
+    uint64_t
+        allocation_index;     // the block was the n-th request of its device, from 1; 0 unless live
+    berm_address_kind_t kind; // LIVE, AWAITED, HELD or FREE
+    uint32_t is_small;        // 1: a slot of a size-class slab, or what no slot covers of one
+} berm_walk_block_t;
+
+// Receives a segment with a NULL block, and then each of its blocks in address order, which cover
+// it without gap. Called with locks held: it must not call berm or the driver, nor wait for a
+// thread that may be in berm.
+typedef void (*berm_walk_fn)(void *context, const berm_walk_segment_t *segment,
+                             const berm_walk_block_t *block);
+
+// Walks all mapped memory of `device`, pool by pool. What is reserved and mapped nowhere (idle
+// handles), stale mappings, and addresses left alone after an error are not in it. It empties
+// thread caches of the device, and stops all use of it meanwhile. A device not used yet has
+// nothing. Errors: ARGUMENT (no callback), DEVICE, SHUTDOWN, FORKED. Driver: never. Waits: never.
+// Streams: none.
+BERM_API berm_status_t berm_walk(int device, berm_walk_fn walk, void *context);
+
 // One pool.
 typedef struct berm_pool_stats {
     size_t size; // sizeof(berm_pool_stats_t) of the caller

@@ -111,3 +111,43 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
     berm__mutex_unlock(&device->lock);
     return BERM_OK;
 }
+
+// The request of the live block that begins at the offset; 0: there is none. No lock: the block is
+// the caller's, so what is looked at stays.
+static uint64_t requested_at(const berm_segment_t *segment, uint64_t offset) {
+    uintptr_t value = berm__segment_cell_read(segment, offset);
+    if ((value & BERM_CELL_IS_SLAB) == 0) {
+        const berm_range_t *range = (const berm_range_t *)value;
+        bool is_block = range != NULL && range->start_bytes == offset &&
+                        berm__range_state(range) == BERM_RANGE_LIVE;
+        return is_block ? range->as.block.requested_bytes : 0;
+    }
+    const berm_slab_t *slab = (const berm_slab_t *)(value - BERM_CELL_IS_SLAB);
+    berm_addr_t addr = segment->base + offset;
+    uint32_t slot = berm__size_class_slot_of(slab->size_class, addr - slab->base);
+    bool is_block =
+        slot < slab->slots && berm__slot_addr(slab, slot) == addr && berm__slot_is_live(slab, slot);
+    return is_block ? (uint64_t)slab->slot[slot].requested + 1 : 0;
+}
+
+berm_status_t berm_block_read(berm_addr_t addr, uint64_t *requested_bytes, int *device,
+                              berm_stream_t *stream) {
+    bool is_running;
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (BERM_UNLIKELY(status != BERM_OK))
+        return status;
+    const berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
+    uint64_t bytes = BERM_LIKELY(segment != NULL) ? requested_at(segment, addr - segment->base) : 0;
+    if (BERM_UNLIKELY(bytes == 0))
+        return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
+                               "berm_block_read: no live block begins at 0x%llx",
+                               (unsigned long long)addr);
+    const berm_pool_t *pool = segment->pool;
+    if (requested_bytes != NULL)
+        *requested_bytes = bytes;
+    if (device != NULL)
+        *device = pool->device->gpu.ordinal;
+    if (stream != NULL)
+        *stream = pool->stream->handle;
+    return BERM_OK;
+}

@@ -19,6 +19,8 @@ void simcuda_config_default(simcuda_config_t *config) {
         .address_bytes = SIM_ADDRESS_BYTES,
         .has_vmm = 1,
         .has_ctx_event = 1,
+        .kernel_ns = 10000,
+        .launch_ns = 4000,
     };
     (void)simcuda_costs_preset("typical", &config->costs);
 }
@@ -104,5 +106,7 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_int("SIMCUDA_BACKED", 0, 1, &config->is_backed) && ok;
     ok = read_int("SIMCUDA_REALTIME", 0, 1, &config->is_realtime) && ok;
     ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;
+    ok = read_bytes("SIMCUDA_KERNEL_NS", 0, UINT64_C(1) << 40, &config->kernel_ns) && ok;
+    ok = read_bytes("SIMCUDA_LAUNCH_NS", 0, UINT64_C(1) << 40, &config->launch_ns) && ok;
     return read_bytes("SIMCUDA_OUTSIDE", 0, config->memory_bytes, &config->outside_bytes) && ok;
 }

@@ -26,6 +26,15 @@ uint64_t sim_copy_ns(uint64_t bytes, bool is_host) {
     return COPY_BASE_NS + bytes / (is_host ? COPY_HOST_BYTES_PER_NS : COPY_DEVICE_BYTES_PER_NS);
 }
 
+// What a copy to the host finds in metadata mode.
+static void copy_give_zeros(const copy_t *copy) {
+    memset((void *)(uintptr_t)copy->to, 0, copy->bytes);
+    if (!copy->is_from_device)
+        return;
+    sim.counters.host_reads++;
+    sim.counters.host_read_bytes += copy->bytes;
+}
+
 static int copy_run(const copy_t *copy) {
     simcuda_access_t accesses[2];
     size_t count = 0;
@@ -43,8 +52,9 @@ static int copy_run(const copy_t *copy) {
     int result = sim_work_launch(copy->stream, &issue, accesses, count);
     if (result != BERM_CU_SUCCESS)
         return result;
+    sim.counters.copies++;
     if (!sim.config.is_backed && !copy->is_to_device && copy->stream->capture == NULL)
-        memset((void *)(uintptr_t)copy->to, 0, copy->bytes);
+        copy_give_zeros(copy);
     if (copy->waits) {
         sim_wait_stream(copy->stream);
         result = sim_context_observe(copy->stream->context);

@@ -331,6 +331,7 @@ typedef struct sim_state {
     uint64_t hazard_count_of[SIMCUDA_HAZARD_KIND_COUNT]; // add up to hazard_count
     uint64_t faults_fired;
     uint64_t calls[SIM_FN_COUNT];
+    simcuda_counters_t counters;
 } sim_state_t;
 
 extern sim_state_t sim;

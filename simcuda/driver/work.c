@@ -103,6 +103,22 @@ int simcuda_launch(void *stream_handle, uint64_t duration_ns, const simcuda_acce
     return sim_leave(result);
 }
 
+int simcuda_launch_kernel(void *stream_handle, uint64_t duration_ns) {
+    int result;
+    if (!sim_lock())
+        return BERM_CU_NOT_INITIALIZED;
+    sim_stream_t *stream = launch_stream(stream_handle, &result);
+    if (stream != NULL) {
+        simcuda_cost_t cost = {.base_ns = sim.config.launch_ns};
+        sim_issue_t issue = {.duration_ns = duration_ns != 0 ? duration_ns : sim.config.kernel_ns,
+                             .is_kernel = true};
+        sim_charge(&cost, 0, 0);
+        result = sim_work_launch(stream, &issue, NULL, 0);
+        sim.counters.kernels += result == BERM_CU_SUCCESS;
+    }
+    return sim_leave(result);
+}
+
 int simcuda_launch_fn(void *stream_handle, uint64_t duration_ns, const simcuda_access_t *accesses,
                       size_t count, simcuda_kernel_fn fn, void *arg) {
     int result;

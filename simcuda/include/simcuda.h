@@ -74,7 +74,9 @@ typedef struct simcuda_config {
     int is_backed;           // 1: memory has contents, and kernels are host functions (see below)
     int is_realtime;         // 1: the host's clock follows the real one, and waits really wait
     simcuda_costs_t costs;
-    int lacks_peers; // 1: no device has access to another's memory
+    int lacks_peers;    // 1: no device has access to another's memory
+    uint64_t kernel_ns; // how long a program's kernels run (simcuda_launch_kernel); 10,000
+    uint64_t launch_ns; // what launching one costs the host; 4,000
 } simcuda_config_t;
 
 // The defaults: one 80 GiB device, VMM, "typical" costs, not strict.
@@ -84,8 +86,9 @@ void simcuda_config_default(simcuda_config_t *config);
 // new one. NULL is the default. Before the first reset the environment decides, where set:
 // SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset or a
 // file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_REALTIME,
-// SIMCUDA_PDL_OVERLAP_NS. Returns 0, or -1: with nothing changed when a value is out of range,
-// without a device when the host has no memory (or, backed, no addresses) for it.
+// SIMCUDA_PDL_OVERLAP_NS, SIMCUDA_KERNEL_NS, SIMCUDA_LAUNCH_NS. Returns 0, or -1: with nothing
+// changed when a value is out of range, without a device when the host has no memory (or, backed,
+// no addresses) for it.
 int simcuda_reset(const simcuda_config_t *config);
 
 // --- time ------------------------------------------------------------------------------------
@@ -108,6 +111,11 @@ typedef struct simcuda_access {
 // context included); launch itself costs the host nothing.
 int simcuda_launch(void *stream, uint64_t duration_ns, const simcuda_access_t *accesses,
                    size_t count);
+
+// Queues a kernel of a real program, which nobody can run: it touches nothing that is known and
+// runs `duration_ns`, or with 0 what the configuration says; launching it costs the host launch_ns.
+// Returns a CUresult.
+int simcuda_launch_kernel(void *stream, uint64_t duration_ns);
 
 // Backed mode. Device addresses are addresses of this process: memory has contents, two mappings of
 // one handle show the same bytes, and the host can touch what some device may (cuMemSetAccess) and
@@ -175,6 +183,26 @@ typedef struct simcuda_ledger {
 } simcuda_ledger_t;
 
 void simcuda_ledger_read(int device, simcuda_ledger_t *ledger); // device -1: all
+
+// --- what was not real -----------------------------------------------------------------------
+
+// How far a program that ran on this device can be believed: since the reset.
+typedef struct simcuda_counters {
+    uint64_t kernels; // launched by simcuda_launch_kernel: none of them computed anything
+    uint64_t copies;  // copies of memory
+    // Copies to the host of memory whose contents are not known (metadata mode): zeros were given.
+    uint64_t host_reads;
+    uint64_t host_read_bytes;
+    uint64_t stub_hits; // calls of functions that do less than the real ones
+} simcuda_counters_t;
+
+void simcuda_counters_read(simcuda_counters_t *counters);
+
+// A stand-in library tells that `name` of `library` was called and does less than the real one.
+// Both are copied. Of the first 1,024 different pairs the hits are kept apart.
+void simcuda_stub_hit(const char *library, const char *name);
+// The index-th pair, by first hit, and its hits; 0, or -1 past the end. Static strings.
+int simcuda_stub_read(size_t index, const char **library, const char **name, uint64_t *hits);
 
 // --- faults ----------------------------------------------------------------------------------
 

@@ -65,6 +65,29 @@ cudart_error_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kin
     }
 }
 
+// A copy of `height` rows of `width` bytes; rows that lie together are one copy.
+cudart_error_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                                 size_t width, size_t height, int kind, berm_cu_stream_t stream) {
+    if (width > to_pitch || width > from_pitch)
+        return rt_finish(CUDART_INVALID_PITCH);
+    if (width == to_pitch && width == from_pitch)
+        return cudaMemcpyAsync(to, from, width * height, kind, stream);
+    for (size_t row = 0; row < height; row++) {
+        int result =
+            cudaMemcpyAsync(rt_pointer(rt_addr(to) + row * to_pitch),
+                            rt_pointer(rt_addr(from) + row * from_pitch), width, kind, stream);
+        if (result != BERM_CU_SUCCESS)
+            return result;
+    }
+    return BERM_CU_SUCCESS;
+}
+
+cudart_error_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                            size_t width, size_t height, int kind) {
+    int result = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
+    return result != BERM_CU_SUCCESS ? result : cudaStreamSynchronize(NULL);
+}
+
 cudart_error_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
                                    size_t bytes, berm_cu_stream_t stream) {
     int count = 0;
@@ -86,4 +109,10 @@ cudart_error_t cudaMemsetAsync(void *to, int value, size_t bytes, berm_cu_stream
     if (bytes == 0)
         return BERM_CU_SUCCESS;
     return RT_DRIVER(cuMemsetD8Async(rt_addr(to), (unsigned char)value, bytes, stream));
+}
+
+cudart_error_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device,
+                              size_t bytes) {
+    int result = cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
+    return result != BERM_CU_SUCCESS ? result : cudaStreamSynchronize(NULL);
 }

@@ -50,23 +50,31 @@ CUDART_API cudaMalloc(void **addr, size_t bytes);
 CUDART_API cudaFree(void *addr);
 CUDART_API cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 CUDART_API cudaPointerGetAttributes(cudart_pointer_attributes_t *attributes, const void *addr);
+CUDART_API cudaMallocManaged(void **addr, size_t bytes, unsigned flags);
 CUDART_API cudaMallocAsync(void **addr, size_t bytes, berm_cu_stream_t stream);
 CUDART_API cudaFreeAsync(void *addr, berm_cu_stream_t stream);
-CUDART_API cudaDeviceGetDefaultMemPool(cudart_mem_pool_t **pool, int device);
+CUDART_API cudaMallocFromPoolAsync(void **addr, size_t bytes, berm_cu_mem_pool_t pool, berm_cu_stream_t stream);
+CUDART_API cudaDeviceGetMemPool(berm_cu_mem_pool_t *pool, int device);
+CUDART_API cudaDeviceSetMemPool(int device, berm_cu_mem_pool_t pool);
+CUDART_API cudaMemPoolCreate(berm_cu_mem_pool_t *pool, const berm_cu_mem_pool_props_t *props);
+CUDART_API cudaMemPoolDestroy(berm_cu_mem_pool_t pool);
+CUDART_API cudaDeviceGetDefaultMemPool(berm_cu_mem_pool_t *pool, int device);
 CUDART_API cudaDeviceGetGraphMemAttribute(int device, int attribute, void *value);
 CUDART_API cudaDeviceSetGraphMemAttribute(int device, int attribute, void *value);
-CUDART_API cudaMemPoolGetAttribute(cudart_mem_pool_t *pool, int attribute, void *value);
-CUDART_API cudaMemPoolSetAttribute(cudart_mem_pool_t *pool, int attribute, void *value);
-CUDART_API cudaMemPoolSetAccess(cudart_mem_pool_t *pool, const void *access, size_t count);
-CUDART_API cudaMemPoolTrimTo(cudart_mem_pool_t *pool, size_t keep_bytes);
-CUDART_API cudaIpcGetMemHandle(cudart_ipc_handle_t *handle, void *addr);
-CUDART_API cudaIpcOpenMemHandle(void **addr, cudart_ipc_handle_t handle, unsigned flags);
+CUDART_API cudaMemPoolGetAttribute(berm_cu_mem_pool_t pool, int attribute, void *value);
+CUDART_API cudaMemPoolSetAttribute(berm_cu_mem_pool_t pool, int attribute, void *value);
+CUDART_API cudaMemPoolSetAccess(berm_cu_mem_pool_t pool, const berm_cu_mem_access_t *access, size_t count);
+CUDART_API cudaMemPoolTrimTo(berm_cu_mem_pool_t pool, size_t keep_bytes);
+CUDART_API cudaIpcGetMemHandle(berm_cu_ipc_mem_handle_t *handle, void *addr);
+CUDART_API cudaIpcOpenMemHandle(void **addr, berm_cu_ipc_mem_handle_t handle, unsigned flags);
 CUDART_API cudaIpcCloseMemHandle(void *addr);
 
 // host.c
 CUDART_API cudaHostAlloc(void **addr, size_t bytes, unsigned flags);
 CUDART_API cudaMallocHost(void **addr, size_t bytes);
 CUDART_API cudaFreeHost(void *addr);
+CUDART_API cudaHostRegister(void *addr, size_t bytes, unsigned flags);
+CUDART_API cudaHostUnregister(void *addr);
 CUDART_API cudaHostGetDevicePointer(void **device_addr, void *addr, unsigned flags);
 
 // copy.c
@@ -74,6 +82,11 @@ CUDART_API cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
 CUDART_API cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, berm_cu_stream_t stream);
 CUDART_API cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
     berm_cu_stream_t stream);
+CUDART_API cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes);
+CUDART_API cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+    size_t height, int kind);
+CUDART_API cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+    size_t height, int kind, berm_cu_stream_t stream);
 CUDART_API cudaMemset(void *to, int value, size_t bytes);
 CUDART_API cudaMemsetAsync(void *to, int value, size_t bytes, berm_cu_stream_t stream);
 
@@ -95,9 +108,68 @@ CUDART_API cudaStreamEndCapture(berm_cu_stream_t stream, berm_cu_graph_t *graph)
 CUDART_API cudaStreamGetCaptureInfo(berm_cu_stream_t stream, int *status, unsigned long long *id,
     berm_cu_graph_t *graph, const berm_cu_graph_node_t **dependencies, const void **edges, size_t *count);
 CUDART_API cudaThreadExchangeStreamCaptureMode(int *mode);
+CUDART_API cudaStreamAddCallback(berm_cu_stream_t stream, cudart_stream_callback_fn fn, void *data, unsigned flags);
+CUDART_API cudaStreamUpdateCaptureDependencies(berm_cu_stream_t stream, berm_cu_graph_node_t *dependencies,
+    const void *edges, size_t count, unsigned flags);
+
+// graph.c
+CUDART_API cudaUserObjectCreate(cudart_user_object_t **object, void *data, berm_cu_host_fn destroy,
+    unsigned references, unsigned flags);
+CUDART_API cudaUserObjectRetain(cudart_user_object_t *object, unsigned count);
+CUDART_API cudaUserObjectRelease(cudart_user_object_t *object, unsigned count);
+CUDART_API cudaGraphRetainUserObject(berm_cu_graph_t graph, cudart_user_object_t *object, unsigned count,
+    unsigned flags);
+CUDART_API cudaGraphInstantiate(berm_cu_graph_exec_t *exec, berm_cu_graph_t graph, unsigned long long flags);
+CUDART_API cudaGraphInstantiateWithFlags(berm_cu_graph_exec_t *exec, berm_cu_graph_t graph,
+    unsigned long long flags);
+CUDART_API cudaGraphUpload(berm_cu_graph_exec_t exec, berm_cu_stream_t stream);
+CUDART_API cudaGraphLaunch(berm_cu_graph_exec_t exec, berm_cu_stream_t stream);
+CUDART_API cudaGraphExecDestroy(berm_cu_graph_exec_t exec);
 CUDART_API cudaGraphDestroy(berm_cu_graph_t graph);
+CUDART_API cudaGraphGetNodes(berm_cu_graph_t graph, berm_cu_graph_node_t *nodes, size_t *count);
 CUDART_API cudaGraphNodeGetDependencies(berm_cu_graph_node_t node, berm_cu_graph_node_t *dependencies,
     void *edges, size_t *count);
+
+// launch.c
+BERM_EXPORT void **__cudaRegisterFatBinary(void *fat_binary);
+BERM_EXPORT void __cudaRegisterFatBinaryEnd(void **handle);
+BERM_EXPORT void __cudaUnregisterFatBinary(void **handle);
+BERM_EXPORT void __cudaRegisterFunction(void **handle, const void *host_function, char *device_function,
+    const char *device_name, int thread_limit, void *tid, void *bid, void *block_dim, void *grid_dim,
+    int *warp_size);
+BERM_EXPORT unsigned __cudaPushCallConfiguration(cudart_dim3_t grid, cudart_dim3_t block, size_t shared_bytes,
+    berm_cu_stream_t stream);
+CUDART_API __cudaPopCallConfiguration(cudart_dim3_t *grid, cudart_dim3_t *block, size_t *shared_bytes,
+    void *stream);
+CUDART_API __cudaGetKernel(const void **kernel, const void *function);
+CUDART_API __cudaLaunchKernel(const void *kernel, cudart_dim3_t grid, cudart_dim3_t block, void **arguments,
+    size_t shared_bytes, berm_cu_stream_t stream);
+CUDART_API __cudaLaunchKernel_ptsz(const void *kernel, cudart_dim3_t grid, cudart_dim3_t block, void **arguments,
+    size_t shared_bytes, berm_cu_stream_t stream);
+CUDART_API cudaLaunchKernel(const void *function, cudart_dim3_t grid, cudart_dim3_t block, void **arguments,
+    size_t shared_bytes, berm_cu_stream_t stream);
+CUDART_API cudaLaunchKernel_ptsz(const void *function, cudart_dim3_t grid, cudart_dim3_t block, void **arguments,
+    size_t shared_bytes, berm_cu_stream_t stream);
+CUDART_API cudaLaunchKernelExC(const cudart_launch_config_t *config, const void *function, void **arguments);
+CUDART_API cudaLaunchCooperativeKernel(const void *function, cudart_dim3_t grid, cudart_dim3_t block,
+    void **arguments, size_t shared_bytes, berm_cu_stream_t stream);
+CUDART_API cudaProfilerStart(void);
+CUDART_API cudaProfilerStop(void);
+
+// function.c
+CUDART_API cudaFuncGetAttributes(cudart_func_attributes_t *attributes, const void *function);
+CUDART_API cudaFuncSetAttribute(const void *function, int attribute, int value);
+CUDART_API cudaFuncSetCacheConfig(const void *function, int config);
+CUDART_API cudaKernelSetAttributeForDevice(const void *kernel, int attribute, int value, int device);
+CUDART_API cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int block_threads,
+    size_t shared_bytes);
+CUDART_API cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
+    int block_threads, size_t shared_bytes, unsigned flags);
+BERM_EXPORT void __cudaRegisterVar(void **handle, char *symbol, char *device_address, const char *name,
+    int is_extern, size_t bytes, int is_constant, int is_global);
+CUDART_API cudaGetSymbolAddress(void **addr, const void *symbol);
+CUDART_API cudaGetSymbolSize(size_t *bytes, const void *symbol);
+CUDART_API cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset_bytes, int kind);
 
 // event.c
 CUDART_API cudaEventCreate(berm_cu_event_t *event);
@@ -107,6 +179,8 @@ CUDART_API cudaEventRecord(berm_cu_event_t event, berm_cu_stream_t stream);
 CUDART_API cudaEventRecordWithFlags(berm_cu_event_t event, berm_cu_stream_t stream, unsigned flags);
 CUDART_API cudaEventQuery(berm_cu_event_t event);
 CUDART_API cudaEventSynchronize(berm_cu_event_t event);
+CUDART_API cudaIpcGetEventHandle(berm_cu_ipc_event_handle_t *handle, berm_cu_event_t event);
+CUDART_API cudaIpcOpenEventHandle(berm_cu_event_t *event, berm_cu_ipc_event_handle_t handle);
 CUDART_API cudaEventElapsedTime(float *ms, berm_cu_event_t start, berm_cu_event_t end);
 // clang-format on
 

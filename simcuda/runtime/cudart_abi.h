@@ -12,6 +12,21 @@
 
 typedef int cudart_error_t; // cudaError_t
 
+enum { // errors of the runtime that the driver does not have
+    CUDART_INVALID_CONFIGURATION = 9,
+    CUDART_INVALID_PITCH = 12,
+    CUDART_INVALID_SYMBOL = 13,
+    CUDART_MISSING_CONFIGURATION = 52,
+    CUDART_INVALID_DEVICE_FUNCTION = 98,
+    CUDART_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    CUDART_HOST_MEMORY_NOT_REGISTERED = 713,
+};
+
+enum { // cudaUserObjectFlags, cudaUserObjectRetainFlags
+    CUDART_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
+    CUDART_GRAPH_USER_OBJECT_MOVE = 1,
+};
+
 enum { // cudaMemoryType
     CUDART_MEMORY_UNREGISTERED = 0,
     CUDART_MEMORY_HOST = 1,
@@ -40,11 +55,39 @@ typedef struct cudart_pointer_attributes {
     long reserved[8];
 } cudart_pointer_attributes_t; // cudaPointerAttributes
 
-typedef struct cudart_ipc_handle {
-    char reserved[64];
-} cudart_ipc_handle_t; // cudaIpcMemHandle_t
+struct CUstream_st; // what cudaStream_t points to
 
-typedef struct cudart_mem_pool cudart_mem_pool_t; // what cudaMemPool_t points to
+typedef struct cudart_user_object cudart_user_object_t; // what cudaUserObject_t points to
+
+typedef void (*cudart_stream_callback_fn)(struct CUstream_st *stream, cudart_error_t error,
+                                          void *data); // cudaStreamCallback_t
+
+typedef struct cudart_dim3 {
+    unsigned x, y, z;
+} cudart_dim3_t; // dim3
+
+typedef struct cudart_launch_config {
+    cudart_dim3_t grid, block;
+    size_t shared_bytes;
+    struct CUstream_st *stream;
+    void *attributes;
+    unsigned attribute_count;
+} cudart_launch_config_t; // cudaLaunchConfig_t
+
+typedef struct cudart_func_attributes {
+    size_t shared_bytes, constant_bytes, local_bytes;
+    int max_threads_per_block;
+    int registers;
+    int ptx_version, binary_version;
+    int cache_mode;
+    int max_dynamic_shared_bytes;
+    int preferred_shared_carveout;
+    int must_set_cluster;
+    int cluster_width, cluster_height, cluster_depth;
+    int cluster_policy;
+    int allows_large_cluster;
+    int reserved[16];
+} cudart_func_attributes_t; // cudaFuncAttributes
 
 typedef struct cudart_device_prop {
     char name[256];

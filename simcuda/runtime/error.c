@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/bits.h"
+#include "simcuda.h"
 #include "simcuda/runtime/runtime.h"
 
 static _Thread_local int last_error;
@@ -28,18 +30,38 @@ cudart_error_t cudaPeekAtLastError(void) {
     return last_error;
 }
 
+// What the driver has no words for, or the runtime has its own.
+static const struct {
+    int error;
+    const char *name, *text;
+} words[] = {
+    {BERM_CU_SUCCESS, "cudaSuccess", "no error"},
+    {BERM_CU_OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory"},
+    {CUDART_INVALID_CONFIGURATION, "cudaErrorInvalidConfiguration",
+     "a launch with a grid or a block of no size, or too many threads"},
+    {CUDART_INVALID_PITCH, "cudaErrorInvalidPitchValue", "a row is longer than the pitch"},
+    {CUDART_INVALID_SYMBOL, "cudaErrorInvalidSymbol", "no such device variable"},
+    {CUDART_MISSING_CONFIGURATION, "cudaErrorMissingConfiguration", "a launch not configured"},
+    {CUDART_INVALID_DEVICE_FUNCTION, "cudaErrorInvalidDeviceFunction", "no such kernel"},
+    {CUDART_HOST_MEMORY_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered",
+     "host memory is registered already"},
+    {CUDART_HOST_MEMORY_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered",
+     "host memory is not registered"},
+};
+
 const char *cudaGetErrorName(cudart_error_t error) {
     const char *name = NULL;
-    // The runtime's own words for the two that every program meets.
-    if (error == BERM_CU_SUCCESS)
-        return "cudaSuccess";
-    if (error == BERM_CU_OUT_OF_MEMORY)
-        return "cudaErrorMemoryAllocation";
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(words); i++)
+        if (words[i].error == error)
+            return words[i].name;
     return cuGetErrorName(error, &name) == BERM_CU_SUCCESS ? name : "unrecognized error code";
 }
 
 const char *cudaGetErrorString(cudart_error_t error) {
     const char *text = NULL;
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(words); i++)
+        if (words[i].error == error)
+            return words[i].text;
     return cuGetErrorString(error, &text) == BERM_CU_SUCCESS ? text : "unrecognized error code";
 }
 
@@ -49,6 +71,7 @@ int rt_unsupported(const char *name) {
     };
     static const char *_Atomic logged[LOG_MAX];
     atomic_fetch_add(&stub_hits, 1);
+    simcuda_stub_hit("cudart", name);
     for (int i = 0; getenv("SIMCUDA_LOG") != NULL && i < LOG_MAX; i++) {
         const char *none = NULL;
         if (atomic_load(&logged[i]) == name)

@@ -40,3 +40,16 @@ cudart_error_t cudaEventElapsedTime(float *ms, berm_cu_event_t start, berm_cu_ev
         *ms = 0;
     return RT_DRIVER(cuEventElapsedTime(ms, start, end));
 }
+
+cudart_error_t cudaIpcGetEventHandle(berm_cu_ipc_event_handle_t *handle, berm_cu_event_t event) {
+    if (handle == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    memset(handle, 0, sizeof *handle);
+    return RT_DRIVER(cuIpcGetEventHandle(handle, event));
+}
+
+cudart_error_t cudaIpcOpenEventHandle(berm_cu_event_t *event, berm_cu_ipc_event_handle_t handle) {
+    if (event != NULL)
+        *event = NULL;
+    return RT_DRIVER(cuIpcOpenEventHandle(event, handle));
+}

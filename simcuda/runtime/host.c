@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned host memory of the stand-in runtime: pages of the system, taken when they are touched, so
-// that a program's large staging buffers cost nothing until used.
+// that a program's large staging buffers cost nothing until used; and the program's own memory that
+// it has registered.
 //
 // Bounds: O(number of live buffers) a free and a question; programs keep few and large ones.
 // Locks: one of this file; no driver call inside. May fail: out of memory, nothing changed then.
@@ -14,10 +15,31 @@ typedef struct host_buffer {
     struct host_buffer *next;
     void *addr;
     size_t bytes;
+    bool is_registered; // the program's own
 } host_buffer_t;
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 static host_buffer_t *host_buffers;
+
+static void buffer_add(host_buffer_t *buffer) {
+    (void)pthread_mutex_lock(&host_lock);
+    buffer->next = host_buffers;
+    host_buffers = buffer;
+    (void)pthread_mutex_unlock(&host_lock);
+}
+
+// Takes the buffer that begins at `addr` out of the list; NULL: there is none of this kind.
+static host_buffer_t *buffer_take(const void *addr, bool is_registered) {
+    (void)pthread_mutex_lock(&host_lock);
+    host_buffer_t **at = &host_buffers;
+    while (*at != NULL && ((*at)->addr != addr || (*at)->is_registered != is_registered))
+        at = &(*at)->next;
+    host_buffer_t *buffer = *at;
+    if (buffer != NULL)
+        *at = buffer->next;
+    (void)pthread_mutex_unlock(&host_lock);
+    return buffer;
+}
 
 cudart_error_t cudaHostAlloc(void **addr, size_t bytes, unsigned flags) {
     (void)flags; // portable, mapped, write-combined: all the same here
@@ -36,10 +58,7 @@ cudart_error_t cudaHostAlloc(void **addr, size_t bytes, unsigned flags) {
         return rt_finish(BERM_CU_OUT_OF_MEMORY);
     }
     *buffer = (host_buffer_t){.addr = pages, .bytes = bytes};
-    (void)pthread_mutex_lock(&host_lock);
-    buffer->next = host_buffers;
-    host_buffers = buffer;
-    (void)pthread_mutex_unlock(&host_lock);
+    buffer_add(buffer);
     *addr = pages;
     return BERM_CU_SUCCESS;
 }
@@ -51,17 +70,32 @@ cudart_error_t cudaMallocHost(void **addr, size_t bytes) {
 cudart_error_t cudaFreeHost(void *addr) {
     if (addr == NULL)
         return BERM_CU_SUCCESS;
-    (void)pthread_mutex_lock(&host_lock);
-    host_buffer_t **at = &host_buffers;
-    while (*at != NULL && (*at)->addr != addr)
-        at = &(*at)->next;
-    host_buffer_t *buffer = *at;
-    if (buffer != NULL)
-        *at = buffer->next;
-    (void)pthread_mutex_unlock(&host_lock);
+    host_buffer_t *buffer = buffer_take(addr, false);
     if (buffer == NULL)
         return rt_finish(BERM_CU_INVALID_VALUE);
     (void)munmap(buffer->addr, buffer->bytes);
+    free(buffer);
+    return BERM_CU_SUCCESS;
+}
+
+cudart_error_t cudaHostRegister(void *addr, size_t bytes, unsigned flags) {
+    (void)flags;
+    if (addr == NULL || bytes == 0)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    if (rt_host_is_pinned(addr))
+        return rt_finish(CUDART_HOST_MEMORY_ALREADY_REGISTERED);
+    host_buffer_t *buffer = malloc(sizeof *buffer);
+    if (buffer == NULL)
+        return rt_finish(BERM_CU_OUT_OF_MEMORY);
+    *buffer = (host_buffer_t){.addr = addr, .bytes = bytes, .is_registered = true};
+    buffer_add(buffer);
+    return BERM_CU_SUCCESS;
+}
+
+cudart_error_t cudaHostUnregister(void *addr) {
+    host_buffer_t *buffer = buffer_take(addr, true);
+    if (buffer == NULL)
+        return rt_finish(CUDART_HOST_MEMORY_NOT_REGISTERED);
     free(buffer);
     return BERM_CU_SUCCESS;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of the stand-in runtime: plain allocations, what a pointer is, and for what the
-// simulated driver has not (stream-ordered pools, legacy IPC) an answer that says so with every out
-// parameter written.
+// Device memory of the stand-in runtime: plain allocations, what a pointer is, the driver's pools,
+// and memory of other processes. Every out parameter is written.
 //
 // Locks: none here. May fail: as the driver.
 #include "simcuda/runtime/runtime.h"
@@ -57,34 +56,87 @@ cudart_error_t cudaPointerGetAttributes(cudart_pointer_attributes_t *attributes,
     return BERM_CU_SUCCESS;
 }
 
-// --- not modelled --------------------------------------------------------------------------------
-
-cudart_error_t cudaMallocAsync(void **addr, size_t bytes, berm_cu_stream_t stream) {
+// Managed memory needs pages that move by faults: the simulated device has none.
+cudart_error_t cudaMallocManaged(void **addr, size_t bytes, unsigned flags) {
     (void)bytes;
-    (void)stream;
+    (void)flags;
     if (addr != NULL)
         *addr = NULL;
     return rt_unsupported(__func__);
 }
 
-cudart_error_t cudaFreeAsync(void *addr, berm_cu_stream_t stream) {
-    (void)addr;
-    (void)stream;
-    return rt_unsupported(__func__);
+// --- pools of the driver -------------------------------------------------------------------------
+
+cudart_error_t cudaMallocAsync(void **addr, size_t bytes, berm_cu_stream_t stream) {
+    if (addr == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    *addr = NULL;
+    if (bytes == 0)
+        return BERM_CU_SUCCESS;
+    berm_cu_deviceptr_t at = 0;
+    int result = RT_DRIVER(cuMemAllocAsync(&at, bytes, stream));
+    *addr = rt_pointer(at);
+    return result;
 }
 
-cudart_error_t cudaDeviceGetDefaultMemPool(cudart_mem_pool_t **pool, int device) {
-    (void)device;
+cudart_error_t cudaMallocFromPoolAsync(void **addr, size_t bytes, berm_cu_mem_pool_t pool,
+                                       berm_cu_stream_t stream) {
+    if (addr == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    *addr = NULL;
+    berm_cu_deviceptr_t at = 0;
+    int result = RT_DRIVER(cuMemAllocFromPoolAsync(&at, bytes, pool, stream));
+    *addr = rt_pointer(at);
+    return result;
+}
+
+cudart_error_t cudaFreeAsync(void *addr, berm_cu_stream_t stream) {
+    if (addr == NULL)
+        return BERM_CU_SUCCESS;
+    return RT_DRIVER(cuMemFreeAsync(rt_addr(addr), stream));
+}
+
+cudart_error_t cudaDeviceGetDefaultMemPool(berm_cu_mem_pool_t *pool, int device) {
     if (pool != NULL)
         *pool = NULL;
-    return rt_unsupported(__func__);
+    return RT_DRIVER(cuDeviceGetDefaultMemPool(pool, device));
 }
 
-// All attributes of these two families are 64-bit numbers, or ints that such a number covers where
-// the caller left room; zero is written as the smaller of the two.
-static void attribute_clear(void *value) {
-    if (value != NULL)
-        memset(value, 0, sizeof(int));
+cudart_error_t cudaDeviceGetMemPool(berm_cu_mem_pool_t *pool, int device) {
+    if (pool != NULL)
+        *pool = NULL;
+    return RT_DRIVER(cuDeviceGetMemPool(pool, device));
+}
+
+cudart_error_t cudaDeviceSetMemPool(int device, berm_cu_mem_pool_t pool) {
+    return RT_DRIVER(cuDeviceSetMemPool(device, pool));
+}
+
+cudart_error_t cudaMemPoolCreate(berm_cu_mem_pool_t *pool, const berm_cu_mem_pool_props_t *props) {
+    if (pool != NULL)
+        *pool = NULL;
+    return RT_DRIVER(cuMemPoolCreate(pool, props));
+}
+
+cudart_error_t cudaMemPoolDestroy(berm_cu_mem_pool_t pool) {
+    return RT_DRIVER(cuMemPoolDestroy(pool));
+}
+
+cudart_error_t cudaMemPoolGetAttribute(berm_cu_mem_pool_t pool, int attribute, void *value) {
+    return RT_DRIVER(cuMemPoolGetAttribute(pool, attribute, value));
+}
+
+cudart_error_t cudaMemPoolSetAttribute(berm_cu_mem_pool_t pool, int attribute, void *value) {
+    return RT_DRIVER(cuMemPoolSetAttribute(pool, attribute, value));
+}
+
+cudart_error_t cudaMemPoolSetAccess(berm_cu_mem_pool_t pool, const berm_cu_mem_access_t *access,
+                                    size_t count) {
+    return RT_DRIVER(cuMemPoolSetAccess(pool, access, count));
+}
+
+cudart_error_t cudaMemPoolTrimTo(berm_cu_mem_pool_t pool, size_t keep_bytes) {
+    return RT_DRIVER(cuMemPoolTrimTo(pool, keep_bytes));
 }
 
 cudart_error_t cudaDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
@@ -102,49 +154,25 @@ cudart_error_t cudaDeviceSetGraphMemAttribute(int device, int attribute, void *v
     return value == NULL ? rt_finish(BERM_CU_INVALID_VALUE) : BERM_CU_SUCCESS;
 }
 
-cudart_error_t cudaMemPoolGetAttribute(cudart_mem_pool_t *pool, int attribute, void *value) {
-    (void)pool;
-    (void)attribute;
-    attribute_clear(value);
-    return rt_unsupported(__func__);
+// --- between processes ---------------------------------------------------------------------------
+
+cudart_error_t cudaIpcGetMemHandle(berm_cu_ipc_mem_handle_t *handle, void *addr) {
+    if (handle == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    memset(handle, 0, sizeof *handle);
+    return RT_DRIVER(cuIpcGetMemHandle(handle, rt_addr(addr)));
 }
 
-cudart_error_t cudaMemPoolSetAttribute(cudart_mem_pool_t *pool, int attribute, void *value) {
-    (void)pool;
-    (void)attribute;
-    (void)value;
-    return rt_unsupported(__func__);
-}
-
-cudart_error_t cudaMemPoolSetAccess(cudart_mem_pool_t *pool, const void *access, size_t count) {
-    (void)pool;
-    (void)access;
-    (void)count;
-    return rt_unsupported(__func__);
-}
-
-cudart_error_t cudaMemPoolTrimTo(cudart_mem_pool_t *pool, size_t keep_bytes) {
-    (void)pool;
-    (void)keep_bytes;
-    return rt_unsupported(__func__);
-}
-
-cudart_error_t cudaIpcGetMemHandle(cudart_ipc_handle_t *handle, void *addr) {
-    (void)addr;
-    if (handle != NULL)
-        memset(handle, 0, sizeof *handle);
-    return rt_unsupported(__func__);
-}
-
-cudart_error_t cudaIpcOpenMemHandle(void **addr, cudart_ipc_handle_t handle, unsigned flags) {
-    (void)handle;
-    (void)flags;
-    if (addr != NULL)
-        *addr = NULL;
-    return rt_unsupported(__func__);
+cudart_error_t cudaIpcOpenMemHandle(void **addr, berm_cu_ipc_mem_handle_t handle, unsigned flags) {
+    if (addr == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    *addr = NULL;
+    berm_cu_deviceptr_t at = 0;
+    int result = RT_DRIVER(cuIpcOpenMemHandle_v2(&at, handle, flags));
+    *addr = rt_pointer(at);
+    return result;
 }
 
 cudart_error_t cudaIpcCloseMemHandle(void *addr) {
-    (void)addr;
-    return rt_unsupported(__func__);
+    return RT_DRIVER(cuIpcCloseMemHandle(rt_addr(addr)));
 }

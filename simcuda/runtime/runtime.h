@@ -36,7 +36,11 @@ int rt_device(void);
 // for each caller where SIMCUDA_LOG is set. Returns NOT_SUPPORTED.
 int rt_unsupported(const char *name);
 
-// Whether `addr` lies in pinned host memory of cudaHostAlloc.
+// The name a kernel was registered by; NULL: it was not.
+const char *rt_kernel_name(const void *host_function);
+
+// Whether `addr` lies in pinned host memory of cudaHostAlloc, or memory that is
+// registered.
 bool rt_host_is_pinned(const void *addr);
 
 // Calls of functions that have no stand-in, since the process began.

@@ -2,6 +2,8 @@
 // Streams and stream captures of the stand-in runtime.
 //
 // Locks: none here. May fail: as the driver; out parameters are cleared first.
+#include <stdlib.h>
+
 #include "simcuda/runtime/runtime.h"
 
 cudart_error_t cudaStreamCreate(berm_cu_stream_t *stream) {
@@ -55,6 +57,33 @@ cudart_error_t cudaLaunchHostFunc(berm_cu_stream_t stream, berm_cu_host_fn fn, v
     return RT_DRIVER(cuLaunchHostFunc(stream, fn, user_data));
 }
 
+// A callback that is told the stream and its state; run as a host function.
+typedef struct callback {
+    cudart_stream_callback_fn fn;
+    berm_cu_stream_t stream;
+    void *data;
+} callback_t;
+
+static void callback_run(void *argument) {
+    callback_t callback = *(callback_t *)argument;
+    free(argument);
+    callback.fn(callback.stream, BERM_CU_SUCCESS, callback.data);
+}
+
+cudart_error_t cudaStreamAddCallback(berm_cu_stream_t stream, cudart_stream_callback_fn fn,
+                                     void *data, unsigned flags) {
+    if (fn == NULL || flags != 0)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    callback_t *callback = malloc(sizeof *callback);
+    if (callback == NULL)
+        return rt_finish(BERM_CU_OUT_OF_MEMORY);
+    *callback = (callback_t){.fn = fn, .stream = stream, .data = data};
+    int result = RT_DRIVER(cuLaunchHostFunc(stream, callback_run, callback));
+    if (result != BERM_CU_SUCCESS)
+        free(callback);
+    return result;
+}
+
 // --- captures ------------------------------------------------------------------------------------
 
 cudart_error_t cudaStreamIsCapturing(berm_cu_stream_t stream, int *status) {
@@ -92,18 +121,10 @@ cudart_error_t cudaThreadExchangeStreamCaptureMode(int *mode) {
     return RT_DRIVER(cuThreadExchangeStreamCaptureMode(mode));
 }
 
-cudart_error_t cudaGraphDestroy(berm_cu_graph_t graph) {
-    return RT_DRIVER(cuGraphDestroy(graph));
-}
-
-// The simulated driver keeps no edges of a node.
-cudart_error_t cudaGraphNodeGetDependencies(berm_cu_graph_node_t node,
-                                            berm_cu_graph_node_t *dependencies, void *edges,
-                                            size_t *count) {
-    (void)node;
-    (void)dependencies;
-    (void)edges;
-    if (count != NULL)
-        *count = 0;
-    return rt_unsupported(__func__);
+cudart_error_t cudaStreamUpdateCaptureDependencies(berm_cu_stream_t stream,
+                                                   berm_cu_graph_node_t *dependencies,
+                                                   const void *edges, size_t count,
+                                                   unsigned flags) {
+    return RT_DRIVER(
+        cuStreamUpdateCaptureDependencies_v2(stream, dependencies, edges, count, flags));
 }

@@ -14,7 +14,25 @@
 
 static_assert(sizeof(cudart_device_prop_t) == sizeof(cudaDeviceProp));
 static_assert(sizeof(cudart_pointer_attributes_t) == sizeof(cudaPointerAttributes));
-static_assert(sizeof(cudart_ipc_handle_t) == sizeof(cudaIpcMemHandle_t));
+static_assert(sizeof(cudart_dim3_t) == sizeof(dim3));
+static_assert(sizeof(cudart_launch_config_t) == sizeof(cudaLaunchConfig_t));
+SAME_OFFSET(cudart_launch_config_t, block, cudaLaunchConfig_t, blockDim);
+SAME_OFFSET(cudart_launch_config_t, stream, cudaLaunchConfig_t, stream);
+static_assert(sizeof(cudart_func_attributes_t) == sizeof(cudaFuncAttributes));
+SAME_OFFSET(cudart_func_attributes_t, registers, cudaFuncAttributes, numRegs);
+SAME_OFFSET(cudart_func_attributes_t, binary_version, cudaFuncAttributes, binaryVersion);
+SAME_OFFSET(cudart_func_attributes_t, max_dynamic_shared_bytes, cudaFuncAttributes,
+            maxDynamicSharedSizeBytes);
+SAME_OFFSET(cudart_func_attributes_t, reserved, cudaFuncAttributes, reserved0);
+SAME_VALUE(CUDART_INVALID_CONFIGURATION, cudaErrorInvalidConfiguration);
+SAME_VALUE(CUDART_INVALID_PITCH, cudaErrorInvalidPitchValue);
+SAME_VALUE(CUDART_INVALID_SYMBOL, cudaErrorInvalidSymbol);
+SAME_VALUE(CUDART_MISSING_CONFIGURATION, cudaErrorMissingConfiguration);
+SAME_VALUE(CUDART_INVALID_DEVICE_FUNCTION, cudaErrorInvalidDeviceFunction);
+SAME_VALUE(CUDART_HOST_MEMORY_ALREADY_REGISTERED, cudaErrorHostMemoryAlreadyRegistered);
+SAME_VALUE(CUDART_HOST_MEMORY_NOT_REGISTERED, cudaErrorHostMemoryNotRegistered);
+SAME_VALUE(CUDART_USER_OBJECT_NO_DESTRUCTOR_SYNC, cudaUserObjectNoDestructorSync);
+SAME_VALUE(CUDART_GRAPH_USER_OBJECT_MOVE, cudaGraphUserObjectMove);
 static_assert(CUDART_VERSION / 1000 == 13, "the stand-in is of CUDA 13");
 
 SAME_OFFSET(cudart_pointer_attributes_t, type, cudaPointerAttributes, type);

@@ -167,9 +167,8 @@ Test(cudart, entry_points) {
 }
 
 Test(cudart, what_is_missing_says_so) {
-    FUNCTION(cudaMallocAsync)
-    FUNCTION(cudaDeviceGetDefaultMemPool)
-    FUNCTION(cudaIpcGetMemHandle)
+    FUNCTION(cudaMallocManaged)
+    FUNCTION(cudaGraphNodeGetDependencies)
     FUNCTION(cudaGetLastError)
     uint64_t (*hits)(void);
     void *found = dlsym(library, "simcuda_runtime_stub_hits");
@@ -177,13 +176,15 @@ Test(cudart, what_is_missing_says_so) {
     memcpy(&hits, &found, sizeof found);
     uint64_t before = hits();
     void *addr = &addr;
-    cudart_mem_pool_t *pool = (cudart_mem_pool_t *)(void *)&addr;
-    cudart_ipc_handle_t handle;
-    memset(&handle, 0xff, sizeof handle);
-    cr_assert(cudaMallocAsync_(&addr, 1, NULL) == BERM_CU_NOT_SUPPORTED && addr == NULL);
-    cr_assert(cudaDeviceGetDefaultMemPool_(&pool, 0) == BERM_CU_NOT_SUPPORTED && pool == NULL);
-    cr_assert(cudaIpcGetMemHandle_(&handle, NULL) == BERM_CU_NOT_SUPPORTED);
-    cr_assert(handle.reserved[0] == 0 && handle.reserved[63] == 0);
-    cr_assert(hits() == before + 3);
+    size_t count = 7;
+    cr_assert(cudaMallocManaged_(&addr, 1, 1) == BERM_CU_NOT_SUPPORTED && addr == NULL);
+    cr_assert(cudaGraphNodeGetDependencies_(NULL, NULL, NULL, &count) == BERM_CU_NOT_SUPPORTED);
+    cr_assert(count == 0 && hits() == before + 2);
     cr_assert(cudaGetLastError_() == BERM_CU_NOT_SUPPORTED);
+    const char *library_name = NULL, *name = NULL;
+    uint64_t of_name = 0;
+    cr_assert(simcuda_stub_read(0, &library_name, &name, &of_name) == 0);
+    cr_assert(strcmp(name, "cudaMallocManaged") == 0 && of_name == 1);
+    cr_assert(strcmp(library_name, "cudart") == 0);
+    cr_assert(simcuda_stub_read(2, &library_name, &name, &of_name) == -1);
 }
