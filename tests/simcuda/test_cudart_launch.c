@@ -1,33 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels, graphs, pools and registered memory of the stand-in runtime, as programs compiled with
 // nvcc use them.
-#include <criterion/criterion.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "simcuda.h"
-#include "simcuda/runtime/cudart.h"
-
-static void *library;
-
-static void library_open(void) {
-    char path[4096];
-    const char *folder = getenv("BERM_LIBDIR");
-    (void)snprintf(path, sizeof path, "%s/simcuda/libcudart.so.13", folder != NULL ? folder : ".");
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    cr_assert(library != NULL, "%s", dlerror());
-}
-
-// A variable of the function's own type, filled with its address in the library.
-#define FUNCTION(name)                                                                             \
-    __typeof__(&name) name##_;                                                                     \
-    {                                                                                              \
-        void *found_ = dlvsym(library, #name, "libcudart.so.13");                                  \
-        cr_assert(found_ != NULL, "no " #name);                                                    \
-        memcpy(&name##_, &found_, sizeof found_);                                                  \
-    }
+#include "tests/simcuda/cudart_test.h"
 
 static const cudart_dim3_t one = {1, 1, 1};
 static char add_kernel, spin, variable; // host functions are known by their addresses only
