@@ -12,6 +12,7 @@
 
 #include "base/cuda_abi.h"
 #include "base/defs.h"
+#include "simcuda/driver/module_abi.h"
 #include "simcuda/runtime/cudart_abi.h"
 
 #if CUDART_MAJOR < 13
@@ -181,6 +182,12 @@ BERM_EXPORT void __cudaRegisterVar(void **handle, char *symbol, char *device_add
 CUDART_API cudaGetSymbolAddress(void **addr, const void *symbol);
 CUDART_API cudaGetSymbolSize(size_t *bytes, const void *symbol);
 CUDART_API cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset_bytes, int kind);
+
+// library.c
+CUDART_API cudaLibraryLoadData(sim_cu_library_t *library, const void *image, int *jit_options, void **jit_values,
+    unsigned jit_count, int *options, void **values, unsigned count);
+CUDART_API cudaLibraryUnload(sim_cu_library_t library);
+CUDART_API cudaLibraryGetKernel(sim_cu_kernel_t *kernel, sim_cu_library_t library, const char *name);
 
 // event.c
 CUDART_API cudaEventCreate(berm_cu_event_t *event);

@@ -260,3 +260,22 @@ Test(cudart_launch, callbacks_rows_and_registered_memory) {
     simcuda_counters_read(&counters);
     cr_assert(counters.host_reads == 4 && counters.host_read_bytes == 4 * 32);
 }
+
+Test(cudart_launch, libraries_are_the_drivers) {
+    FUNCTION(cudaLibraryLoadData)
+    FUNCTION(cudaLibraryGetKernel)
+    FUNCTION(cudaLibraryUnload)
+    FUNCTION(cudaLaunchKernel)
+    static const char ptx[] = ".version 8.0\n.visible .entry scale() { ret; }\n";
+    sim_cu_library_t loaded = NULL;
+    sim_cu_kernel_t kernel = NULL;
+    cr_assert(cudaLibraryLoadData_(NULL, ptx, NULL, NULL, 0, NULL, NULL, 0) ==
+              BERM_CU_INVALID_VALUE);
+    cr_assert(cudaLibraryLoadData_(&loaded, ptx, NULL, NULL, 0, NULL, NULL, 0) == 0);
+    cr_assert(cudaLibraryGetKernel_(&kernel, loaded, "scale") == 0 && kernel != NULL);
+    cr_assert(cudaLaunchKernel_(kernel, one, one, NULL, 0, NULL) == 0);
+    cr_assert(cudaLibraryGetKernel_(&kernel, loaded, "shift") == BERM_CU_NOT_FOUND);
+    cr_assert(kernel == NULL);
+    cr_assert(cudaLibraryUnload_(loaded) == 0);
+    cr_assert(cudaLibraryUnload_(loaded) == BERM_CU_INVALID_HANDLE);
+}
