@@ -134,7 +134,10 @@ static int stale_check(berm_audit_t *audit, const berm_segment_t *segment) {
     uint64_t listed = 0, tiled = 0, open = audit->pool->stream->open_ticket;
     for (const berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
         tiled += range->state == BERM_RANGE_STALE;
-        audit->sums.stale_mappings += range->state == BERM_RANGE_POISONED ? range->mappings : 0;
+        if (range->state != BERM_RANGE_POISONED || range->mappings == 0)
+            continue;
+        audit->sums.stale_mappings += range->mappings;
+        audit->sums.stale_bytes += range->size_bytes;
     }
     const berm_range_t *range = segment->stale;
     for (; range != NULL && listed <= tiled; range = range->as.stale.next, listed++) {
@@ -146,6 +149,7 @@ static int stale_check(berm_audit_t *audit, const berm_segment_t *segment) {
                                     berm__range_state_name((berm_range_state_t)range->state),
                                     range->mappings, range->as.stale.ticket);
         audit->sums.stale_mappings += range->mappings;
+        audit->sums.stale_bytes += range->size_bytes;
     }
     if (listed == tiled)
         return 0;
