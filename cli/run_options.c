@@ -9,6 +9,7 @@
 #include "cli/switches.h"
 #include "stress/child.h"
 #include "stress/trace/deal.h"
+#include "stress/trace/select.h"
 
 enum {
     OPTION_ALLOCATOR = 256,
@@ -27,6 +28,7 @@ enum {
     OPTION_LAG,
     OPTION_EVENT_LAG,
     OPTION_STREAMS,
+    OPTION_REQUESTS_UP_TO,
     OPTION_SCALE,
     OPTION_SOURCE_DEVICE,
     OPTION_SEED,
@@ -51,6 +53,7 @@ static const struct option long_options[] = {
     {"lag-us", required_argument, NULL, OPTION_LAG},
     {"event-lag", required_argument, NULL, OPTION_EVENT_LAG},
     {"streams", required_argument, NULL, OPTION_STREAMS},
+    {"requests-up-to", required_argument, NULL, OPTION_REQUESTS_UP_TO},
     CLI_SWITCH_OPTIONS,
     {"scale", required_argument, NULL, OPTION_SCALE},
     {"source-device", required_argument, NULL, OPTION_SOURCE_DEVICE},
@@ -195,6 +198,8 @@ static bool parse_option(cli_run_options_t *o, int option, const char *text) {
         return cli_parse_bytes(text, &o->device.capacity_bytes);
     case OPTION_LIMIT:
         return cli_parse_bytes(text, &o->replay.limit_bytes);
+    case OPTION_REQUESTS_UP_TO:
+        return cli_parse_bytes(text, &o->requests_up_to_bytes);
     case OPTION_CHECK:
         return parse_check(o, text);
     default:
@@ -233,15 +238,20 @@ static int parse_arguments(cli_run_options_t *o, int argc, char **argv) {
     return CLI_OK;
 }
 
-// A trace as it is to be replayed: as recorded, or dealt over other streams.
+// A trace as it is to be replayed: as recorded, or in part, or dealt over other streams.
 static trace_t *trace_open(const cli_run_options_t *o, const char *path, char *error,
                            size_t error_capacity) {
-    trace_t *trace = trace_read(path, &o->read, error, error_capacity);
-    if (trace == NULL || o->streams == 0)
-        return trace;
-    trace_t *dealt = trace_deal(trace, o->streams, o->replay.work.seed, error, error_capacity);
-    trace_destroy(trace);
-    return dealt;
+    trace_t *trace = trace_read(path, &o->read, error, error_capacity), *whole = trace;
+    if (trace != NULL && o->requests_up_to_bytes != 0) {
+        trace = trace_select_small(whole, o->requests_up_to_bytes, error, error_capacity);
+        trace_destroy(whole);
+        whole = trace;
+    }
+    if (trace != NULL && o->streams != 0) {
+        trace = trace_deal(whole, o->streams, o->replay.work.seed, error, error_capacity);
+        trace_destroy(whole);
+    }
+    return trace;
 }
 
 static int series_open(cli_run_options_t *o) {

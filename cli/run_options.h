@@ -19,7 +19,8 @@ typedef struct cli_run_options {
     stress_device_options_t device;
     stress_replay_options_t replay; // .ops is set for each run
     trace_read_options_t read;
-    uint64_t streams; // to deal blocks over; 0: as recorded
+    uint64_t streams;              // to deal blocks over; 0: as recorded
+    uint64_t requests_up_to_bytes; // larger ones are left out; 0: none is
     bool is_json;
     const char *series_path; // NULL for none
     char **paths;            // the TRACE arguments
@@ -82,10 +83,13 @@ void cli_run_headroom_warn(const char *command, double headroom_pct,
     "  --streams N          deals the blocks over N streams, which take turns drawn from --seed; " \
     "a\n"                                                                                          \
     "                       quarter is used by another stream when it is freed; as "               \
-    "recorded\n" CLI_SWITCH_HELP                                                                   \
-    "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                          \
-    "  --source-device N    which device's events of a PyTorch snapshot; the one with most\n"      \
-    "  --seed N             of what --streams and --event-lag draw; 0\n" SERIES                    \
-    "  --json               one JSON object on standard output\n"
+    "recorded\n"                                                                                   \
+    "  --requests-up-to BYTES  leaves larger requests out: what small blocks alone "               \
+    "need\n" CLI_SWITCH_HELP(                                                                      \
+        "2M") "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                \
+              "  --source-device N    which device's events of a PyTorch snapshot; the one with "  \
+              "most\n"                                                                             \
+              "  --seed N             of what --streams and --event-lag draw; 0\n" SERIES          \
+              "  --json               one JSON object on standard output\n"
 
 #endif

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "cli/cli.h"
 #include "cli/stress.h"
 #include "cli/switches.h"
@@ -15,14 +14,12 @@
 // So little, and in so small pieces, that pages move all the time.
 #define CAPACITY_DEFAULT (UINT64_C(64) << 20)
 #define GRANULE_DEFAULT  (UINT64_C(256) << 10)
-#define GRANULE_LEAST    (UINT64_C(64) << 10)
 
 enum {
     OPTION_OPERATIONS = 256,
     OPTION_SEED,
     OPTION_CONF,
     OPTION_CAPACITY,
-    OPTION_GRANULE,
     OPTION_LATENCY,
     OPTION_AUDIT_EVERY,
     OPTION_MISTAKE,
@@ -35,7 +32,6 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"conf", required_argument, NULL, OPTION_CONF},
     {"capacity", required_argument, NULL, OPTION_CAPACITY},
-    {"granule", required_argument, NULL, OPTION_GRANULE},
     {"latency", required_argument, NULL, OPTION_LATENCY},
     {"audit-every", required_argument, NULL, OPTION_AUDIT_EVERY},
     CLI_SWITCH_OPTIONS,
@@ -68,10 +64,6 @@ static bool parse_option(stress_arguments_t *a, int option, const char *text) {
         return cli_parse_u64(text, 0, UINT64_MAX, &a->contents.audit_every);
     case OPTION_CAPACITY:
         return cli_parse_bytes(text, &a->device.capacity_bytes);
-    case OPTION_GRANULE:
-        return cli_parse_bytes(text, &a->device.granule_bytes) &&
-               a->device.granule_bytes >= GRANULE_LEAST && a->device.granule_bytes <= BERM_GIB(1) &&
-               berm__is_pow2(a->device.granule_bytes);
     case OPTION_MISTAKE:
         return parse_mistake(text, &a->contents.mistake);
     case OPTION_CONF:
@@ -199,14 +191,15 @@ const cli_command_t cli_stress = {
             "  --seed N           the same seed gives the same run; 1\n"
             "  --conf STRING      libberm's options: key:value,key:value; BERM_CONF is not read\n"
             "  --capacity BYTES   memory of the device; 64M\n"
-            "  --granule BYTES    what is mapped at once, a power of two from 64K; 256K\n"
             "  --latency fast|typical|slow|FILE  what driver calls cost; FILE as in replay --help\n"
             "  --audit-every N    an audit of all invariants every N operations, 0 for none; "
-            "1000\n" CLI_SWITCH_HELP
-            "  --mistake byte|order  does something wrong on purpose, which must be found: one\n"
-            "                     byte is changed; streams use blocks without a word to berm\n"
-            "  --expect-hazard    exit status 0 if the device saw a hazard, else 1\n"
-            "  --json             one JSON object on standard output\n",
+            "1000\n" CLI_SWITCH_HELP(
+                "256K") "  --mistake byte|order  does something wrong on purpose, which must be "
+                        "found: one\n"
+                        "                     byte is changed; streams use blocks without a word "
+                        "to berm\n"
+                        "  --expect-hazard    exit status 0 if the device saw a hazard, else 1\n"
+                        "  --json             one JSON object on standard output\n",
     .help_more = help_more,
     .run = stress_run,
 };

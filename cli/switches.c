@@ -2,12 +2,14 @@
 // Parses the switches of the simulated device: see switches.h.
 #include "cli/switches.h"
 
+#include "base/bits.h"
 #include "cli/cli.h"
 
 #define SWITCH_US_MAX 1000000
+#define GRANULE_LEAST (UINT64_C(64) << 10)
 
 bool cli_switch_is(int option) {
-    return option >= CLI_SWITCH_DRAINS_MAP && option <= CLI_SWITCH_STALE_MAP;
+    return option >= CLI_SWITCH_GRANULE && option <= CLI_SWITCH_STALE_MAP;
 }
 
 static bool parse_us(const char *text, uint64_t *ns) {
@@ -19,6 +21,10 @@ static bool parse_us(const char *text, uint64_t *ns) {
 
 bool cli_switch_parse(stress_device_options_t *device, int option, const char *text) {
     switch (option) {
+    case CLI_SWITCH_GRANULE:
+        return cli_parse_bytes(text, &device->granule_bytes) &&
+               device->granule_bytes >= GRANULE_LEAST && device->granule_bytes <= BERM_GIB(1) &&
+               berm__is_pow2(device->granule_bytes);
     case CLI_SWITCH_DRAINS_MAP:
         return device->drains_map = true;
     case CLI_SWITCH_FAULTS_PAGE_EDITS:
