@@ -135,10 +135,10 @@ static void cell_judge(const matrix_cell_t *cell, const stress_replay_result_t *
     result->audits = r->audits;
     result->moved_bytes = r->moved_bytes_total;
     result->host_waits = r->host_waits;
+    if (result->hazards > 0) // which may be why it did not end
+        finding(result, "hazard", r->first_hazard);
     if (!r->completed)
         finding(result, "did not end", r->failure[0] != '\0' ? r->failure : r->oom_message);
-    if (result->hazards > 0)
-        finding(result, "hazard", r->first_hazard);
     if (r->leaked_blocks > 0)
         finding(result, "leak", "something is left on the device");
     if (r->check_failures > 0)

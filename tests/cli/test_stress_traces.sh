@@ -15,7 +15,7 @@ event_index,op,id,size_bytes,stream
 CSV
 
 # Each of 2 traces on 2 numbers of streams, in 3 modes, under 5 switches.
-expect 0 "$BERM" stress traces --streams 1,4 --audits 100 "$work/t.csv" gen:random
+expect 0 "$BERM" stress traces --streams 1,4 --audits 100 "$work/t.csv" gen:diffusion
 [ "$(grep -c ' ok$' "$work/out")" -eq 48 ] || fail "not 48 runs are ok: $(cat "$work/out")"
 [ "$(grep -c ' stale-map .*caught, as it may be: [1-9]' "$work/out")" -eq 12 ] ||
     fail "not 12 runs are caught: $(cat "$work/out")"
@@ -30,7 +30,7 @@ json "[x['allowed_hazards'] > 0 for x in r['runs']] == [x['switch'] == 'stale-ma
 # The same for the same seed, however many run at a time.
 for jobs in 1 3; do
     expect 0 "$BERM" stress traces --json --streams 4 --mode remap:passed --jobs $jobs \
-        --audits 20 gen:random-log
+        --audits 20 gen:diffusion
     cp "$work/out" "$work/jobs$jobs"
 done
 cmp -s "$work/jobs1" "$work/jobs3" || fail "the number of processes changes the result"

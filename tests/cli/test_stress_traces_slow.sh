@@ -3,7 +3,7 @@
 # beside the repository too): no hazard, no leak, no failed check.
 . "$(dirname "$0")/lib.sh"
 
-audits=400
+audits=200
 [ -n "${BERM_SANITIZE:-}" ] && audits=40
 expect 0 "$BERM" stress traces --audits $audits
 cat "$work/out"
