@@ -154,8 +154,13 @@ class Values:
             each for each in cuda if not any(each is other for other in overwritten)]
         is_done = all(home.holds(each) for each in reads)
         is_known = is_done and all(home.is_known(each) for each in reads)
+        # What is not known reads as zeros, and so does what is made of it; but places and choices
+        # that follow from zeros are worked out, so that they are ones that could be.
         back = result
-        if is_done and (held or is_read or changed):
+        if is_done and not is_known and not is_read and \
+                all(each.is_floating_point() for each in held + changed):
+            is_done = False  # zeros would be made of zeros
+        if is_done:
             # of an aliased result (written in place) nothing is to be copied
             targets = [self._target(each) if fresh else None for each in made]
             is_done, value = self._do(op, args, kwargs, cuda, targets, is_known)
