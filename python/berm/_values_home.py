@@ -54,10 +54,9 @@ class Mirror:
 
     def holds(self, tensor):
         """Whether the tensor is small enough to be kept."""
-        limit = _OTHER_BYTES
-        if tensor.is_floating_point() or tensor.is_complex():
-            limit = _FLOAT_BYTES
-        if tensor.numel() * tensor.element_size() > limit and 0 not in tensor.stride():
+        dtype = tensor.dtype
+        limit = _FLOAT_BYTES if dtype.is_floating_point or dtype.is_complex else _OTHER_BYTES
+        if tensor.nbytes > limit and 0 not in tensor.stride():
             return False
         return _storage(tensor).nbytes() <= limit
 

@@ -4,16 +4,28 @@ the graphs it captures and replays, and collectives that ask for values."""
 import ctypes
 import functools
 import os
+import sys
 import threading
 
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from berm import _values, _values_home, _values_op
 
 _kept = []  # callbacks that C holds
 
 
 class _Operators(TorchDispatchMode):
     """Every operator of the threads that entered it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # the wrapper that this saves costs more than the operator; see _hide
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        """torch.compile works as without it."""
+        return True
 
     def __init__(self, values):
         super().__init__()
@@ -42,6 +54,17 @@ class _Constructors(TorchFunctionMode):
                 not self._values.is_off:
             self._values.made_from_data(func, args, kwargs, made)
         return made
+
+
+def _hide(torch):
+    """torch.compile is not to look into these modules."""
+    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    for module in (_values, _values_home, _values_op, sys.modules[__name__]):
+        for each in vars(module).values():
+            for function in [each, *vars(each).values()] if isinstance(each, type) else [each]:
+                code = getattr(function, "__code__", None)
+                if skip is not None and code is not None:
+                    skip(code)
 
 
 def _wire_threads(torch, values):
@@ -141,6 +164,7 @@ def _wire_collectives(values):
 
 def wire(torch, values):
     """Sees everything from now on."""
+    _hide(torch)
     _wire_threads(torch, values)
     _wire_graphs(torch, values)
     _wire_printing(torch, values)
