@@ -1,94 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a GPT-2 (124 million parameters unless told otherwise) on random tokens: the kind of
-program to ask "will it fit" of.
+"""Trains a GPT-2 (124M parameters) for a few steps on random tokens: what a training job asks of
+GPU memory. Try it without a GPU:
 
-    berm shadow -- python examples/gpt2.py --batch 8
-    berm shadow --fit -- python examples/gpt2.py --batch {}"""
+    berm shadow -- python examples/gpt2.py --batch 8"""
 import argparse
-import random
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 
-class Block(nn.Module):
-    """Attention and a perceptron, each behind its norm."""
+class Layer(nn.Module):
+    """Attention and a feed-forward network, each with its norm and a residual."""
 
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
-        self.norm1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
+        self.norm_attention = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.project = nn.Linear(width, width)
+        self.norm_forward = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, 4 * width)
+        self.shrink = nn.Linear(4 * width, width)
 
-    def forward(self, x):
-        batch, length, width = x.shape
-        parts = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
+    def attention(self, hidden):
+        batch, length, width = hidden.shape
+        parts = self.queries_keys_values(hidden)
+        parts = parts.view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return self.project(mixed.transpose(1, 2).reshape(batch, length, width))
+
+    def forward(self, hidden):
+        hidden = hidden + self.attention(self.norm_attention(hidden))
+        return hidden + self.shrink(functional.gelu(self.expand(self.norm_forward(hidden))))
 
 
-class Gpt(nn.Module):
-    """Tokens to logits; the embedding is the output's matrix too."""
+class Gpt2(nn.Module):
+    """The smallest GPT-2, by default."""
 
-    def __init__(self, words, context, width, layers, heads):
+    def __init__(self, layers=12, width=768, heads=12, vocabulary=50257, length=1024):
         super().__init__()
-        self.word = nn.Embedding(words, width)
-        self.place = nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(length, width)
+        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, words, bias=False)
-        self.head.weight = self.word.weight
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
 
     def forward(self, tokens):
-        x = self.word(tokens) + self.place.weight[:tokens.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
+        hidden = self.tokens(tokens)
+        hidden = hidden + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return self.head(self.norm(hidden))
 
 
-def read_options():
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--batch", type=int, default=8, help="sequences a step (%(default)s)")
-    parser.add_argument("--sequence", type=int, default=1024, help="tokens each (%(default)s)")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--width", type=int, default=768)
-    parser.add_argument("--heads", type=int, default=12)
-    parser.add_argument("--words", type=int, default=50257)
-    parser.add_argument("--vary", action="store_true",
-                        help="batch and length are drawn anew for each step, up to the options")
-    return parser.parse_args()
+def lengths_of(arguments):
+    """The sequence length of each step: the same, or a different one each time."""
+    if not arguments.variable:
+        return [arguments.length] * arguments.steps
+    drawn = torch.Generator().manual_seed(arguments.seed)
+    return [64 * int(torch.randint(4, arguments.length // 64 + 1, (), generator=drawn))
+            for _ in range(arguments.steps)]
 
 
 def main():
-    """Some steps of training."""
-    options = read_options()
-    random.seed(1)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence; 1024")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--variable", action="store_true", help="another length in each step")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
     with torch.device("cuda"):
-        model = Gpt(options.words, options.sequence, options.width, options.layers, options.heads)
+        model = Gpt2(layers=arguments.layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    for step in range(options.steps):
-        batch, length = options.batch, options.sequence
-        if options.vary:
-            batch = random.randint(max(1, batch // 4), batch)
-            length = random.randint(min(64, length), length)
-        tokens = torch.randint(0, options.words, (batch, length), device="cuda")
+    for length in lengths_of(arguments):
+        tokens = torch.randint(0, 50257, (arguments.batch, length), device="cuda")
         with torch.autocast("cuda", dtype=torch.bfloat16):
             logits = model(tokens)
-            loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+            loss = functional.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        print(f"step {step + 1}: {batch} x {length} tokens, loss {loss.item():.3f}")
+    print(f"{arguments.steps} steps done")
 
 
 if __name__ == "__main__":
