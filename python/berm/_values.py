@@ -69,13 +69,20 @@ class Values:
             return func(*args, **kwargs)
         if op.is_collective:  # what the library does inside is looked at too
             with mode:
-                return func.redispatch(self._cuda, *args, **kwargs)
+                result = func.redispatch(self._cuda, *args, **kwargs)
+            self._end_collective(op)
+            return result
         if any(each.layout is not self.torch.strided for each in inputs):
             return func(*args, **kwargs)
         try:
             return self._call_dense(op, args, kwargs, inputs, cuda)
         except Unreachable:
             return func(*args, **kwargs)
+
+    def _end_collective(self, op):
+        """In device memory the result is there when the device is done."""
+        if isinstance(self.home, Memory) and not op.name.startswith(("c10d::recv", "c10d::send")):
+            self.torch.cuda.synchronize()
 
     def _makes_cuda(self, kwargs):
         device = kwargs.get("device")
@@ -323,7 +330,7 @@ def start(torch, kind):
     if kind not in ("small", "all"):
         raise ValueError(f"values: {kind!r} is neither small nor all")
     if kind == "all":
-        os.environ["SIMCUDA_BACKED"] = "1"
+        os.environ.update(SIMCUDA_BACKED="1", SIMCUDA_ACTS_AT_LAUNCH="1")
     from berm import _values_wiring
     _started = Values(torch, kind)
     _values_wiring.wire(torch, _started)
