@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "module.h"
 
 enum {
     HOST_FUNCTION_NS = 100000,
