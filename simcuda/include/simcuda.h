@@ -105,8 +105,9 @@ typedef struct simcuda_config {
     int lacks_peers;    // 1: no device has access to another's memory
     uint64_t kernel_ns; // how long a program's kernels run (simcuda_launch_kernel); 10,000
     uint64_t launch_ns; // what launching one costs the host; 4,000
-    // 1: backed mode, and somebody else carries out what kernels do, right after each launch: copies
-    // and fills act when they are launched, whatever the clock says; those of a graph do not act.
+    // 1: backed mode, and somebody else carries out what kernels do, right after each launch:
+    // copies and fills act when they are launched, whatever the clock says; those of a graph do not
+    // act.
     int acts_at_launch;
     // What each device is; its memory is memory_bytes above. context_bytes and outside_bytes
     // together must leave room for one granule.
