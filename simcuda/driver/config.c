@@ -129,6 +129,7 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
     ok = read_int("SIMCUDA_VMM", 0, 1, &config->has_vmm) && ok;
     ok = read_int("SIMCUDA_BACKED", 0, 1, &config->is_backed) && ok;
+    ok = read_int("SIMCUDA_ACTS_AT_LAUNCH", 0, 1, &config->acts_at_launch) && ok;
     ok = read_int("SIMCUDA_REALTIME", 0, 1, &config->is_realtime) && ok;
     ok = read_int("SIMCUDA_CAPTURE_EDITS", 0, 1, &config->has_capture_edits) && ok;
     ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;

@@ -160,6 +160,12 @@ static void effect_carry_out(const sim_effect_t *effect) {
         sim_context_fault(context, effect->ns);
 }
 
+void sim_effect_act(sim_effect_t *effect, uint64_t ns) {
+    effect->ns = ns;
+    effect_carry_out(effect);
+    free(effect);
+}
+
 void sim_effects_run_until(uint64_t ns) {
     while (sim.effect_count > 0 && sim.effects[0]->ns <= ns) {
         sim_effect_t *effect = effect_take();
