@@ -69,13 +69,15 @@ def stem_of(soname):
     return soname[3:].split(".so")[0]
 
 
-def compile_library(out, soname, source, script):
+def compile_library(out, core, soname, source, script):
+    """The core is needed by each, so that dlsym on one finds what the core has of it."""
     (out / f"{soname}.c").write_text(source)
     (out / f"{soname}.map").write_text(script)
     command = shlex.split(os.environ.get("CC", "gcc")) + [
         "-std=gnu11", "-O1", "-fPIC", "-shared", "-fvisibility=default", "-fno-builtin", "-w",
         str(out / f"{soname}.c"), f"-Wl,-soname,{soname}",
-        f"-Wl,--version-script={out / (soname + '.map')}", "-Wl,-z,lazy", "-o", str(out / soname)]
+        f"-Wl,--version-script={out / (soname + '.map')}", "-Wl,--no-as-needed", str(core),
+        "-Wl,-z,lazy", "-o", str(out / soname)]
     try:
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     except OSError as error:
@@ -143,14 +145,15 @@ def make(folder, simcuda, out):
               (table.Table(path) for path in sorted(HERE.glob("*.def")))}
     asked = wanted(torch_libraries(folder), tables)
     out.mkdir(parents=True, exist_ok=True)
-    core = elf.Library(built(simcuda, CORE)).exports
+    core = built(simcuda, CORE)
+    in_core = elf.Library(core).exports
     variables = versions(folder)
     order = [str(built(simcuda, name)) for name in DRIVER]
     jobs = []
     for soname in sorted(asked):
         if soname in DRIVER:
             continue
-        have, name, symbols = core, soname, asked[soname]
+        have, name, symbols = in_core, soname, asked[soname]
         if CUDART.match(soname):
             order.append(str(built(simcuda, soname)))
             have = elf.Library(simcuda / soname).exports
@@ -163,9 +166,9 @@ def make(folder, simcuda, out):
         nodes = {node for _, node in asked[soname] if node}
         script = version_script(symbols, nodes)
         jobs.append((name, source, script))
-    order.append(str(built(simcuda, CORE)))
+    order.append(str(core))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for job in [pool.submit(compile_library, out, *job) for job in jobs]:
+        for job in [pool.submit(compile_library, out, core, *job) for job in jobs]:
             job.result()
     order += [name for name, _, _ in jobs]
     (out / "order").write_text("".join(line + "\n" for line in order))

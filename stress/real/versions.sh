@@ -2,6 +2,8 @@
 # The one place for the versions of what the real baselines are made of.
 # shellcheck shell=bash disable=SC2034
 TORCH_VERSION=2.15.0
+TORCH_WHEEL_SIZE="540 MB"     # to fetch; installed, 1.4 GB
+TORCH_IMPORTS_SIZE="30 MB"
 TORCH_PYTHON=3.12                # which of torch's wheels; no Python runs it
 CUDA_RUNTIME_VERSION=13.2.86     # headers that go with that torch
 RMM_VERSION=26.10.0
