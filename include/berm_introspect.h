@@ -183,12 +183,14 @@ typedef struct berm_whatis_s {
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis);
 
-// What was asked for when the live block at `addr` was allocated, in bytes. For callers that keep
-// no sizes of their own: the block must be theirs, and stay so during the call. It costs less than
-// a free and takes no lock. Errors: ARGUMENT (a null pointer), ADDRESS_UNKNOWN (no live block
-// begins at `addr`), SHUTDOWN, FORKED. On failure *requested_bytes is 0. Driver: never. Waits:
-// never. Streams: none.
-BERM_API berm_status_t berm_requested_read(berm_addr_t addr, uint64_t *requested_bytes);
+// What the live block at `addr` is: the bytes asked for, its device, and the stream of its pool
+// (BERM_STREAM_NONE: allocated for none). Any of the three may be NULL. For callers that keep no
+// records of their own, before they free it: the block must be theirs, and stay so during the call.
+// It costs less than a free and takes no lock. On failure nothing is written.
+// Errors: ADDRESS_UNKNOWN (no live block begins at `addr`), SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_block_read(berm_addr_t addr, uint64_t *requested_bytes, int *device,
+                                       berm_stream_t *stream);
 
 // A run of addresses with memory behind all of them, of one pool.
 typedef struct berm_walk_segment {

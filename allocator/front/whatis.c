@@ -130,20 +130,24 @@ static uint64_t requested_at(const berm_segment_t *segment, uint64_t offset) {
     return is_block ? (uint64_t)slab->slot[slot].requested + 1 : 0;
 }
 
-berm_status_t berm_requested_read(berm_addr_t addr, uint64_t *requested_bytes) {
+berm_status_t berm_block_read(berm_addr_t addr, uint64_t *requested_bytes, int *device,
+                              berm_stream_t *stream) {
     bool is_running;
-    if (requested_bytes == NULL)
-        return berm__error_set(BERM_ERROR_ARGUMENT, "berm_requested_read: a null pointer");
-    *requested_bytes = 0;
     berm_status_t status = berm__heap_peek(&is_running);
     if (BERM_UNLIKELY(status != BERM_OK))
         return status;
     const berm_segment_t *segment = is_running ? berm__addr_dir_find(&berm__heap.dir, addr) : NULL;
-    if (BERM_LIKELY(segment != NULL))
-        *requested_bytes = requested_at(segment, addr - segment->base);
-    if (BERM_LIKELY(*requested_bytes != 0))
-        return BERM_OK;
-    return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
-                           "berm_requested_read: no live block begins at 0x%llx",
-                           (unsigned long long)addr);
+    uint64_t bytes = BERM_LIKELY(segment != NULL) ? requested_at(segment, addr - segment->base) : 0;
+    if (BERM_UNLIKELY(bytes == 0))
+        return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
+                               "berm_block_read: no live block begins at 0x%llx",
+                               (unsigned long long)addr);
+    const berm_pool_t *pool = segment->pool;
+    if (requested_bytes != NULL)
+        *requested_bytes = bytes;
+    if (device != NULL)
+        *device = pool->device->gpu.ordinal;
+    if (stream != NULL)
+        *stream = pool->stream->handle;
+    return BERM_OK;
 }

@@ -201,21 +201,54 @@ berm_cu_result_t cuDeviceGetUuid_v2(berm_cu_uuid_t *uuid, berm_cu_device_t devic
     return sim_leave(result);
 }
 
+// The limits that a kernel's launch has: of compute capability 9.0. 0: the attribute is not one.
+static int launch_attribute(int attribute) {
+    switch (attribute) {
+    case BERM_CU_ATTR_MAX_THREADS_PER_BLOCK:
+    case BERM_CU_ATTR_MAX_BLOCK_DIM_X:
+    case BERM_CU_ATTR_MAX_BLOCK_DIM_Y:
+        return 1024;
+    case BERM_CU_ATTR_MAX_BLOCK_DIM_Z:
+        return 64;
+    case BERM_CU_ATTR_MAX_GRID_DIM_X:
+        return INT32_MAX;
+    case BERM_CU_ATTR_MAX_GRID_DIM_Y:
+    case BERM_CU_ATTR_MAX_GRID_DIM_Z:
+        return 65535;
+    case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
+        return 48 << 10;
+    case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        return 227 << 10;
+    case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        return 228 << 10;
+    case BERM_CU_ATTR_TOTAL_CONSTANT_MEMORY:
+        return 64 << 10;
+    case BERM_CU_ATTR_MAX_PITCH:
+        return INT32_MAX;
+    case BERM_CU_ATTR_MAX_REGISTERS_PER_BLOCK:
+    case BERM_CU_ATTR_MAX_REGISTERS_PER_MULTIPROCESSOR:
+        return 65536;
+    case BERM_CU_ATTR_TEXTURE_ALIGNMENT:
+        return 512;
+    case BERM_CU_ATTR_WARP_SIZE:
+    case BERM_CU_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR:
+        return 32;
+    case BERM_CU_ATTR_MAX_THREADS_PER_MULTIPROCESSOR:
+        return 2048;
+    case BERM_CU_ATTR_COOPERATIVE_LAUNCH:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static int device_attribute(int attribute, int device) {
     int has_vmm = sim.config.has_vmm != 0;
     switch (attribute) {
-    case BERM_CU_ATTR_MAX_THREADS_PER_BLOCK:
-        return 1024;
-    case BERM_CU_ATTR_WARP_SIZE:
-        return 32;
     case BERM_CU_ATTR_CLOCK_RATE:
         return 1500000;
     case BERM_CU_ATTR_MULTIPROCESSOR_COUNT:
         return 132;
-    case BERM_CU_ATTR_MAX_THREADS_PER_MULTIPROCESSOR:
-        return 2048;
-    case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-        return 228 << 10;
     case BERM_CU_ATTR_L2_CACHE_SIZE:
         return 50 << 20;
     case BERM_CU_ATTR_ASYNC_ENGINE_COUNT:
@@ -236,7 +269,7 @@ static int device_attribute(int attribute, int device) {
     case BERM_CU_ATTR_RDMA_WITH_VMM_SUPPORTED:
         return has_vmm;
     default: // what is not modelled is absent
-        return 0;
+        return launch_attribute(attribute);
     }
 }
 

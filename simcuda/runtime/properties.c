@@ -36,30 +36,36 @@ static void properties_of_attributes(cudart_device_prop_t *p, int device) {
     p->gpu_direct_rdma_supported = attribute(BERM_CU_ATTR_RDMA_SUPPORTED, device);
 }
 
+static void properties_of_launches(cudart_device_prop_t *p, int device) {
+    p->shared_mem_per_block = (size_t)attribute(BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_BLOCK, device);
+    p->shared_mem_per_block_optin =
+        (size_t)attribute(BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
+    p->shared_mem_per_multiprocessor =
+        (size_t)attribute(BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device);
+    p->reserved_shared_mem_per_block =
+        p->shared_mem_per_multiprocessor - p->shared_mem_per_block_optin;
+    p->total_const_mem = (size_t)attribute(BERM_CU_ATTR_TOTAL_CONSTANT_MEMORY, device);
+    p->regs_per_block = attribute(BERM_CU_ATTR_MAX_REGISTERS_PER_BLOCK, device);
+    p->regs_per_multiprocessor = attribute(BERM_CU_ATTR_MAX_REGISTERS_PER_MULTIPROCESSOR, device);
+    p->max_blocks_per_multi_processor =
+        attribute(BERM_CU_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR, device);
+    for (int i = 0; i < 3; i++) {
+        p->max_threads_dim[i] = attribute(BERM_CU_ATTR_MAX_BLOCK_DIM_X + i, device);
+        p->max_grid_size[i] = attribute(BERM_CU_ATTR_MAX_GRID_DIM_X + i, device);
+    }
+    p->mem_pitch = (size_t)attribute(BERM_CU_ATTR_MAX_PITCH, device);
+    p->texture_alignment = (size_t)attribute(BERM_CU_ATTR_TEXTURE_ALIGNMENT, device);
+    p->cooperative_launch = attribute(BERM_CU_ATTR_COOPERATIVE_LAUNCH, device);
+}
+
+// What programs print and the driver is not asked for.
 static void properties_of_model(cudart_device_prop_t *p) {
-    p->shared_mem_per_block = 48 << 10;
-    p->shared_mem_per_block_optin = 227 << 10;
-    p->shared_mem_per_multiprocessor = 228 << 10;
-    p->reserved_shared_mem_per_block = 1 << 10;
-    p->total_const_mem = 64 << 10;
-    p->regs_per_block = 65536;
-    p->regs_per_multiprocessor = 65536;
-    p->max_blocks_per_multi_processor = 32;
-    p->max_threads_dim[0] = 1024;
-    p->max_threads_dim[1] = 1024;
-    p->max_threads_dim[2] = 64;
-    p->max_grid_size[0] = 0x7fffffff;
-    p->max_grid_size[1] = 65535;
-    p->max_grid_size[2] = 65535;
-    p->mem_pitch = 0x7fffffff;
-    p->texture_alignment = 512;
     p->texture_pitch_alignment = 32;
     p->surface_alignment = 512;
     p->memory_bus_width = 5120;
     p->ecc_enabled = 1;
     p->global_l1_cache_supported = 1;
     p->local_l1_cache_supported = 1;
-    p->cooperative_launch = 1;
 }
 
 cudart_error_t cudaGetDeviceProperties(cudart_device_prop_t *prop, int device) {
@@ -76,6 +82,7 @@ cudart_error_t cudaGetDeviceProperties(cudart_device_prop_t *prop, int device) {
         return result;
     memcpy(prop->uuid, uuid.bytes, sizeof prop->uuid);
     properties_of_attributes(prop, device);
+    properties_of_launches(prop, device);
     properties_of_model(prop);
     return result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // berm_walk: runs tile without gap, every live block is there once with its request, figures agree;
-// and berm_requested_read.
+// and berm_block_read.
 #include "tests/api/api_test.h"
 
 typedef struct seen {
@@ -45,7 +45,7 @@ static seen_t walk_all(berm_addr_t wanted) {
 
 static uint64_t requested_of(berm_addr_t addr) {
     uint64_t bytes = 1;
-    EXPECT(BERM_OK, berm_requested_read(addr, &bytes));
+    EXPECT(BERM_OK, berm_block_read(addr, &bytes, NULL, NULL));
     return bytes;
 }
 
@@ -103,16 +103,24 @@ Test(walk, nothing_and_misuse) {
     EXPECT(BERM_ERROR_DEVICE, berm_walk(99, see, NULL));
     seen_t seen = walk_all(0);
     cr_assert(seen.runs == 0 && seen.live == 0);
-    EXPECT(BERM_ERROR_ARGUMENT, berm_requested_read(0, NULL));
-    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_requested_read(0, &bytes));
-    cr_assert(bytes == 0);
+    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_block_read(0, &bytes, NULL, NULL));
+    cr_assert(bytes == 1);
     berm_addr_t small = heap_alloc(700, NULL), large = heap_alloc(3 * MIB, NULL);
-    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_requested_read(small + 1, &bytes));
-    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_requested_read(large + 512, &bytes));
-    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_requested_read(large + MIB, &bytes));
+    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_block_read(small + 1, &bytes, NULL, NULL));
+    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_block_read(large + 512, &bytes, NULL, NULL));
+    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_block_read(large + MIB, &bytes, NULL, NULL));
+    int device = 7;
+    void *other = heap_stream_create(), *stream = other;
+    EXPECT(BERM_OK, berm_block_read(small, NULL, &device, &stream));
+    cr_assert(device == 0 && stream == NULL);
+    berm_addr_t elsewhere = heap_alloc(2 * MIB, other), nowhere = heap_alloc(9, BERM_STREAM_NONE);
+    EXPECT(BERM_OK, berm_block_read(elsewhere, &bytes, NULL, &stream));
+    cr_assert(bytes == 2 * MIB && stream == other);
+    EXPECT(BERM_OK, berm_block_read(nowhere, &bytes, NULL, &stream));
+    cr_assert(bytes == 9 && stream == BERM_STREAM_NONE);
     heap_free(small, NULL);
     heap_free(large, NULL);
-    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_requested_read(small, &bytes));
-    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_requested_read(large, &bytes));
+    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_block_read(small, &bytes, NULL, NULL));
+    EXPECT(BERM_ERROR_ADDRESS_UNKNOWN, berm_block_read(large, &bytes, NULL, NULL));
     BERM_TEST_END();
 }
