@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// PYTORCH_ALLOC_CONF as PyTorch has parsed it: what of it reaches this allocator. The table is in
+// docs/adapters/pytorch.md. Thread-safe.
+#ifndef BERM_TORCH_CONFIG_H
+#define BERM_TORCH_CONFIG_H
+
+#include <atomic>
+#include <cstddef>
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include "stats.h"
+
+namespace berm_torch {
+
+class Config {
+  public:
+    // Reads the settings, and again whenever a program changes them.
+    static void start();
+
+    // Whether roundup_power2_divisions has ever been set: then blocks are larger than asked for, and
+    // what was asked for is kept apart.
+    static bool has_divisions() { return has_divisions_.load(std::memory_order_relaxed); }
+
+    // What a request of `size` bytes (1 or more) occupies in PyTorch's count.
+    static std::size_t rounded(std::size_t size) {
+        if (C10_UNLIKELY(has_divisions()))
+            return rounded_by_divisions(size);
+        return (size + kBlockMin - 1) & ~(kBlockMin - 1);
+    }
+
+    static void describe(c10::cuda::CUDACachingAllocator::AllocatorConfigInfo &info);
+
+  private:
+    static std::size_t rounded_by_divisions(std::size_t size);
+    static void refresh();
+    static std::atomic<bool> has_divisions_;
+};
+
+} // namespace berm_torch
+
+#endif
