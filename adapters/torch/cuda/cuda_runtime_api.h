@@ -14,8 +14,15 @@
 extern "C" {
 #endif
 
-typedef enum cudaError { cudaSuccess = 0, cudaErrorNotReady = 600, cudaErrorUnknown = 999 } cudaError_t;
-enum { cudaErrorPeerAccessAlreadyEnabled = 704, cudaErrorCudartUnloading = 4 };
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorNotReady = 600,
+    cudaErrorUnknown = 999
+} cudaError_t;
+enum {
+    cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorCudartUnloading = 4
+};
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
@@ -98,8 +105,7 @@ inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptu
     return cudaStreamGetCaptureInfo(stream, status, id, graph, nullptr, nullptr, nullptr);
 }
 #else
-inline cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
-                                               cudaStreamCaptureStatus *status,
+inline cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureStatus *status,
                                                unsigned long long *id, cudaGraph_t *graph) {
     return cudaStreamGetCaptureInfo_v2(stream, status, id, graph, nullptr, nullptr);
 }
