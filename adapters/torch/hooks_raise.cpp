@@ -9,8 +9,8 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <exception>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -91,15 +91,15 @@ void berm_torch::raise(const char *what, berm_status_t status) {
 }
 
 void berm_torch::raise_request(std::uint64_t size_bytes, int device, berm_status_t status) {
-    std::string detail = berm_error_message();
-    if (!report.empty())
-        detail += "\n" + report;
+    const std::string detail = report.empty() ? berm_error_message() : report;
     report.clear();
     if (!is_shortage(status))
         throw std::runtime_error(std::string("berm: allocating: ") + berm_status_name(status) +
                                  ": " + detail);
-    std::ostringstream text;
-    text << "CUDA out of memory. Tried to allocate " << size_bytes << " bytes on GPU " << device
-         << ".\nberm: " << detail;
-    out_of_memory_throw(text.str());
+    char request[96];
+    (void)std::snprintf(request, sizeof request,
+                        "Tried to allocate %.2f GiB (%llu bytes) on GPU %d.",
+                        static_cast<double>(size_bytes) / 0x1p30,
+                        static_cast<unsigned long long>(size_bytes), device);
+    out_of_memory_throw(std::string("CUDA out of memory. ") + request + "\nberm: " + detail);
 }
