@@ -23,6 +23,25 @@ void simcuda_config_default(simcuda_config_t *config) {
         .launch_ns = 4000,
     };
     (void)simcuda_costs_preset("typical", &config->costs);
+    sim_gpu_default(&config->gpu);
+}
+
+void simcuda_config_gpu(simcuda_config_t *config, const simcuda_gpu_t *gpu) {
+    config->gpu = *gpu;
+    config->memory_bytes = gpu->memory_bytes;
+    config->lacks_peers = !gpu->has_peers;
+}
+
+// Whether what is taken before a program starts leaves it a granule.
+static bool config_has_room(const simcuda_config_t *config) {
+    uint64_t left_bytes = config->memory_bytes;
+    if (config->outside_bytes > left_bytes)
+        return false;
+    left_bytes -= config->outside_bytes;
+    // Other processes may hold all of a device whose contexts take nothing.
+    return config->gpu.context_bytes == 0 ||
+           (config->gpu.context_bytes <= left_bytes &&
+            left_bytes - config->gpu.context_bytes >= config->granule_bytes);
 }
 
 bool sim_config_is_valid(const simcuda_config_t *config) {
@@ -31,15 +50,14 @@ bool sim_config_is_valid(const simcuda_config_t *config) {
            config->driver_version < 100000 && berm__is_pow2(config->granule_bytes) &&
            config->granule_bytes >= BERM_KIB(4) && config->granule_bytes <= BERM_GIB(1) &&
            config->memory_bytes >= config->granule_bytes &&
-           config->memory_bytes <= SIM_ADDRESS_BYTES &&
-           config->outside_bytes <= config->memory_bytes &&
-           config->address_bytes >= config->granule_bytes &&
+           config->memory_bytes <= SIM_ADDRESS_BYTES && config_has_room(config) &&
+           sim_gpu_is_valid(&config->gpu) && config->address_bytes >= config->granule_bytes &&
            config->address_bytes <= SIM_ADDRESS_BYTES &&
            (config->is_backed == 0 || config->granule_bytes % (uint64_t)sysconf(_SC_PAGESIZE) == 0);
 }
 
 // A number with an optional K, M, G or T (powers of 1,024); false if it is anything else.
-static bool parse_bytes(const char *text, uint64_t *bytes) {
+bool sim_bytes_parse(const char *text, uint64_t *bytes) {
     static const char units[] = "KMGT";
     uint64_t value = 0;
     const char *at = text;
@@ -67,7 +85,7 @@ static bool read_bytes(const char *name, uint64_t least, uint64_t most, uint64_t
     if (text == NULL)
         return true;
     uint64_t value;
-    if (parse_bytes(text, &value) && value >= least && value <= most) {
+    if (sim_bytes_parse(text, &value) && value >= least && value <= most) {
         *bytes = value;
         return true;
     }
@@ -96,9 +114,39 @@ static bool read_latency(simcuda_costs_t *costs) {
     return false;
 }
 
-bool sim_config_from_environment(simcuda_config_t *config) {
+static bool read_gpu(simcuda_config_t *config) {
+    char error[512];
+    simcuda_gpu_t gpu;
+    const char *text = getenv("SIMCUDA_GPU");
+    if (text == NULL)
+        return true;
+    if (simcuda_gpu_read(text, &gpu, error, sizeof(error)) == 0) {
+        simcuda_config_gpu(config, &gpu);
+        return true;
+    }
+    (void)fprintf(stderr, "simcuda: SIMCUDA_GPU: %s\n", error);
+    return false;
+}
+
+// Memory and what is taken of it, by SIMCUDA_MEMORY and SIMCUDA_OUTSIDE.
+static bool read_memory(simcuda_config_t *config) {
     bool ok = read_bytes("SIMCUDA_MEMORY", config->granule_bytes, SIM_ADDRESS_BYTES,
                          &config->memory_bytes);
+    ok = read_bytes("SIMCUDA_OUTSIDE", 0, config->memory_bytes, &config->outside_bytes) && ok;
+    if (!ok || config_has_room(config))
+        return ok;
+    (void)fprintf(stderr,
+                  "simcuda: %llu bytes of memory are too few: a context takes %llu on this device, "
+                  "others hold %llu\n",
+                  (unsigned long long)config->memory_bytes,
+                  (unsigned long long)config->gpu.context_bytes,
+                  (unsigned long long)config->outside_bytes);
+    return false;
+}
+
+bool sim_config_from_environment(simcuda_config_t *config) {
+    bool ok = read_gpu(config);
+    ok = read_memory(config) && ok;
     ok = read_int("SIMCUDA_DEVICES", 1, SIMCUDA_DEVICE_MAX, &config->devices) && ok;
     ok = read_latency(&config->costs) && ok;
     ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
@@ -107,6 +155,5 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_int("SIMCUDA_REALTIME", 0, 1, &config->is_realtime) && ok;
     ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;
     ok = read_bytes("SIMCUDA_KERNEL_NS", 0, UINT64_C(1) << 40, &config->kernel_ns) && ok;
-    ok = read_bytes("SIMCUDA_LAUNCH_NS", 0, UINT64_C(1) << 40, &config->launch_ns) && ok;
-    return read_bytes("SIMCUDA_OUTSIDE", 0, config->memory_bytes, &config->outside_bytes) && ok;
+    return read_bytes("SIMCUDA_LAUNCH_NS", 0, UINT64_C(1) << 40, &config->launch_ns) && ok;
 }

@@ -42,10 +42,34 @@ static berm_cu_context_t context_handle(const sim_context_t *context) {
 
 // --- life ----------------------------------------------------------------------------------------
 
+// The first context of a device takes what a context takes there; the last gives it back. False:
+// it does not fit.
+static bool context_memory_take(int device) {
+    sim_device_t *owner = &sim.devices[device];
+    uint64_t bytes = sim.config.gpu.context_bytes;
+    if (owner->contexts == 0) {
+        if (bytes > sim_device_free_bytes(owner))
+            return false;
+        owner->context_bytes = bytes;
+    }
+    owner->contexts++;
+    return true;
+}
+
+static void context_memory_give(int device) {
+    sim_device_t *owner = &sim.devices[device];
+    if (--owner->contexts == 0)
+        owner->context_bytes = 0;
+}
+
 sim_context_t *sim_context_create(int device, bool is_primary, unsigned flags) {
-    sim_context_t *context = calloc(1, sizeof(*context));
-    if (context == NULL)
+    if (!context_memory_take(device))
         return NULL;
+    sim_context_t *context = calloc(1, sizeof(*context));
+    if (context == NULL) {
+        context_memory_give(device);
+        return NULL;
+    }
     context->device = device;
     context->is_primary = is_primary;
     context->flags = flags;
@@ -54,6 +78,7 @@ sim_context_t *sim_context_create(int device, bool is_primary, unsigned flags) {
     context->legacy = context->handle != 0 ? sim_stream_create(context, 0, 0) : NULL;
     if (context->legacy == NULL) {
         sim_table_remove(&sim.contexts, context->handle);
+        context_memory_give(device);
         free(context);
         return NULL;
     }
@@ -91,6 +116,7 @@ void sim_context_destroy(sim_context_t *context) {
         sim.devices[context->device].primary = NULL;
     sim_table_remove(&sim.contexts, context->handle);
     berm__list_remove(&context->node);
+    context_memory_give(context->device);
     free(context);
 }
 

@@ -17,12 +17,35 @@ int simcuda_reset(const simcuda_config_t *config) {
     return ok ? 0 : -1;
 }
 
+int simcuda_config_read(simcuda_config_t *config) {
+    simcuda_config_default(config);
+    if (!sim_lock())
+        return -1;
+    *config = sim.config;
+    sim_unlock();
+    return 0;
+}
+
+int simcuda_memory_read(int device, uint64_t *free_bytes, uint64_t *total_bytes) {
+    int result = -1;
+    *free_bytes = *total_bytes = 0;
+    if (!sim_lock())
+        return result;
+    if (sim_device_is_valid(device) && !sim.devices[device].is_lost) {
+        *free_bytes = sim_device_free_bytes(&sim.devices[device]);
+        *total_bytes = sim.config.memory_bytes;
+        result = 0;
+    }
+    sim_unlock();
+    return result;
+}
+
 int simcuda_outside_set(int device, uint64_t bytes) {
     int result = -1;
     if (!sim_lock())
         return result;
     if (sim_device_is_valid(device) &&
-        bytes <= sim.config.memory_bytes - sim.devices[device].used_bytes) {
+        bytes <= sim_device_free_bytes(&sim.devices[device]) + sim.devices[device].outside_bytes) {
         sim.devices[device].outside_bytes = bytes;
         result = 0;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the driver says about itself and its devices: initialisation, version, names of errors,
-// device attributes. The modelled device answers as a data-centre GPU of compute capability 9.0.
+// device attributes. What kinds of device differ in is in the configuration (gpu.c).
 //
 // Locks: the state's, by sim_enter. Nothing here changes memory or streams.
 #include <stdio.h>
@@ -170,7 +170,7 @@ berm_cu_result_t cuDeviceGetName(char *name, int length, berm_cu_device_t device
         if (length <= 0)
             result = BERM_CU_INVALID_VALUE;
         else
-            (void)snprintf(name, (size_t)length, "simcuda device");
+            (void)snprintf(name, (size_t)length, "%s", sim.config.gpu.name);
     }
     return sim_leave(result);
 }
@@ -201,8 +201,9 @@ berm_cu_result_t cuDeviceGetUuid_v2(berm_cu_uuid_t *uuid, berm_cu_device_t devic
     return sim_leave(result);
 }
 
-// The limits that a kernel's launch has: of compute capability 9.0. 0: the attribute is not one.
+// The limits that a kernel's launch has. 0: the attribute is not one.
 static int launch_attribute(int attribute) {
+    const simcuda_gpu_t *gpu = &sim.config.gpu;
     switch (attribute) {
     case BERM_CU_ATTR_MAX_THREADS_PER_BLOCK:
     case BERM_CU_ATTR_MAX_BLOCK_DIM_X:
@@ -218,9 +219,9 @@ static int launch_attribute(int attribute) {
     case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
         return 48 << 10;
     case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        return 227 << 10;
+        return gpu->shared_block_bytes;
     case BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-        return 228 << 10;
+        return gpu->shared_multiprocessor_bytes;
     case BERM_CU_ATTR_TOTAL_CONSTANT_MEMORY:
         return 64 << 10;
     case BERM_CU_ATTR_MAX_PITCH:
@@ -231,10 +232,11 @@ static int launch_attribute(int attribute) {
     case BERM_CU_ATTR_TEXTURE_ALIGNMENT:
         return 512;
     case BERM_CU_ATTR_WARP_SIZE:
-    case BERM_CU_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR:
         return 32;
+    case BERM_CU_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR:
+        return gpu->blocks_per_multiprocessor;
     case BERM_CU_ATTR_MAX_THREADS_PER_MULTIPROCESSOR:
-        return 2048;
+        return gpu->threads_per_multiprocessor;
     case BERM_CU_ATTR_COOPERATIVE_LAUNCH:
         return 1;
     default:
@@ -243,20 +245,29 @@ static int launch_attribute(int attribute) {
 }
 
 static int device_attribute(int attribute, int device) {
+    const simcuda_gpu_t *gpu = &sim.config.gpu;
     int has_vmm = sim.config.has_vmm != 0;
     switch (attribute) {
     case BERM_CU_ATTR_CLOCK_RATE:
-        return 1500000;
+        return gpu->clock_khz;
+    case BERM_CU_ATTR_MEMORY_CLOCK_RATE:
+        return gpu->memory_clock_khz;
+    case BERM_CU_ATTR_MEMORY_BUS_WIDTH:
+        return gpu->memory_bus_bits;
+    case BERM_CU_ATTR_ECC_ENABLED:
+        return gpu->has_ecc;
     case BERM_CU_ATTR_MULTIPROCESSOR_COUNT:
-        return 132;
+        return gpu->multiprocessors;
     case BERM_CU_ATTR_L2_CACHE_SIZE:
-        return 50 << 20;
+        return (int)gpu->l2_bytes;
     case BERM_CU_ATTR_ASYNC_ENGINE_COUNT:
         return 3;
     case BERM_CU_ATTR_PCI_BUS_ID:
         return DEVICE_PCI_BUS_FIRST + device;
     case BERM_CU_ATTR_COMPUTE_CAPABILITY_MAJOR:
-        return 9;
+        return gpu->capability_major;
+    case BERM_CU_ATTR_COMPUTE_CAPABILITY_MINOR:
+        return gpu->capability_minor;
     case BERM_CU_ATTR_CAN_MAP_HOST_MEMORY:
     case BERM_CU_ATTR_CONCURRENT_KERNELS:
     case BERM_CU_ATTR_UNIFIED_ADDRESSING:
@@ -266,8 +277,9 @@ static int device_attribute(int attribute, int device) {
         return 1;
     case BERM_CU_ATTR_VMM_SUPPORTED:
     case BERM_CU_ATTR_POSIX_FD_SUPPORTED:
-    case BERM_CU_ATTR_RDMA_WITH_VMM_SUPPORTED:
         return has_vmm;
+    case BERM_CU_ATTR_RDMA_WITH_VMM_SUPPORTED:
+        return has_vmm && gpu->has_rdma;
     default: // what is not modelled is absent
         return launch_attribute(attribute);
     }

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Latency files: what each driver call costs (the form: simcuda_costs_read in simcuda.h).
 //
-// Bounds: a line is at most 254 characters, a file at most 1,000 lines. No lock. May fail: a file
-// that cannot be read or has a line that makes no sense; *costs is then unspecified.
+// Bounds: as keyfile.c. No lock. May fail: a file that cannot be read or has a line that makes no
+// sense; *costs is then unspecified.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "keyfile.h"
 #include "sim.h"
-
-enum {
-    LINE_CAPACITY = 256,
-    LINES_MAX = 1000,
-};
 
 #define LATENCY_MAX UINT64_C(1000000000000)
 
@@ -70,27 +66,9 @@ static bool number_read(const char *text, uint64_t *value) {
     return errno == 0 && *end == '\0' && *value <= LATENCY_MAX;
 }
 
-// Drops the comment and the space at both ends.
-static char *line_trim(char *line) {
-    line[strcspn(line, "#\r\n")] = '\0';
-    line += strspn(line, " \t");
-    size_t length = strlen(line);
-    while (length > 0 && (line[length - 1] == ' ' || line[length - 1] == '\t'))
-        line[--length] = '\0';
-    return line;
-}
-
 // NULL, or what is wrong with the line.
-static const char *line_read(char *line, simcuda_costs_t *costs) {
-    char *text = line_trim(line);
-    if (*text == '\0')
-        return NULL;
-    char *equals = strchr(text, '=');
-    if (equals == NULL)
-        return "want key=value";
-    *equals = '\0';
-    char *key = line_trim(text);
-    const char *value = line_trim(equals + 1);
+static const char *line_set(void *context, char *key, const char *value) {
+    simcuda_costs_t *costs = context;
     if (strcmp(key, "preset") == 0)
         return simcuda_costs_preset(value, costs) == 0 ? NULL : "want fast, typical or slow";
     char *dot = strchr(key, '.');
@@ -100,28 +78,6 @@ static const char *line_read(char *line, simcuda_costs_t *costs) {
     if (cost == NULL)
         return "no such key: want preset, or CALL.base_ns, .per_mapping_ns or .ns_per_mib";
     return number_read(value, cost) ? NULL : "want a whole number up to 10^12";
-}
-
-static int file_read(FILE *file, const char *name, simcuda_costs_t *costs, char *error,
-                     size_t capacity) {
-    char line[LINE_CAPACITY];
-    for (int number = 1; fgets(line, sizeof(line), file) != NULL; number++) {
-        const char *what = NULL;
-        if (number > LINES_MAX)
-            what = "more than 1000 lines";
-        else if (strchr(line, '\n') == NULL && !feof(file))
-            what = "line longer than 254 characters";
-        else
-            what = line_read(line, costs);
-        if (what != NULL) {
-            (void)snprintf(error, capacity, "%s:%d: %s", name, number, what);
-            return -1;
-        }
-    }
-    if (ferror(file) == 0)
-        return 0;
-    (void)snprintf(error, capacity, "%s: %s", name, strerror(errno));
-    return -1;
 }
 
 int simcuda_costs_read(const char *name, simcuda_costs_t *costs, char *error, size_t capacity) {
@@ -134,7 +90,7 @@ int simcuda_costs_read(const char *name, simcuda_costs_t *costs, char *error, si
         return -1;
     }
     (void)simcuda_costs_preset("typical", costs);
-    int status = file_read(file, name, costs, error, capacity);
+    int status = sim_keyfile_read(file, name, line_set, costs, error, capacity);
     (void)fclose(file);
     return status;
 }

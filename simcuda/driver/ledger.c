@@ -70,8 +70,10 @@ static void ledger_count_objects(int device, simcuda_ledger_t *ledger) {
     for (sim_event_t *event; (event = sim_table_each(&sim.events, &index)) != NULL;)
         ledger->events += device < 0 || event->context->device == device;
     for (int i = 0; i < sim.config.devices; i++) {
-        if (device < 0 || i == device)
-            ledger->contexts_retained += sim.devices[i].primary_refs;
+        if (device >= 0 && i != device)
+            continue;
+        ledger->contexts_retained += sim.devices[i].primary_refs;
+        ledger->context_bytes += sim.devices[i].context_bytes;
     }
     index = 0;
     for (sim_context_t *context; (context = sim_table_each(&sim.contexts, &index)) != NULL;) {

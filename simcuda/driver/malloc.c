@@ -236,7 +236,7 @@ berm_cu_result_t cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
         if (free_bytes == NULL || total_bytes == NULL) {
             result = BERM_CU_INVALID_VALUE;
         } else {
-            *free_bytes = sim.config.memory_bytes - device->outside_bytes - device->used_bytes;
+            *free_bytes = sim_device_free_bytes(device);
             *total_bytes = sim.config.memory_bytes;
         }
     }

@@ -24,8 +24,7 @@ static sim_memory_t *memory_get_live(berm_cu_mem_handle_t handle) {
 static bool memory_fits(int device, uint64_t bytes) {
     if (device < 0)
         return true;
-    const sim_device_t *owner = &sim.devices[device];
-    return bytes <= sim.config.memory_bytes - owner->outside_bytes - owner->used_bytes;
+    return bytes <= sim_device_free_bytes(&sim.devices[device]);
 }
 
 // Gives the memory its identity and its contents.

@@ -273,9 +273,12 @@ typedef struct sim_space {
 
 // --- the state ---------------------------------------------------------------------------------
 
+// outside_bytes + context_bytes + used_bytes <= config.memory_bytes.
 typedef struct sim_device {
     uint64_t outside_bytes;
     uint64_t used_bytes;
+    uint64_t context_bytes; // config.gpu.context_bytes while the device has a context, else 0
+    uint32_t contexts;      // on the device
     bool is_lost;
     sim_context_t *primary;
     uint64_t primary_refs;
@@ -361,6 +364,7 @@ bool sim_thread_number(void); // numbers the calling thread; false: no host memo
 void sim_state_destroy(void);
 bool sim_state_make(const simcuda_config_t *config);
 bool sim_config_is_valid(const simcuda_config_t *config);
+bool sim_bytes_parse(const char *text, uint64_t *bytes); // whole, with or without K, M, G or T
 // Reads SIMCUDA_*; false, with a line on standard error, when a value makes no sense.
 bool sim_config_from_environment(simcuda_config_t *config);
 static inline uint64_t sim_id_next(void) {
@@ -404,8 +408,15 @@ void sim_ledger_used(int device, uint64_t bytes);
 static inline bool sim_device_is_valid(int device) {
     return device >= 0 && device < sim.config.devices;
 }
+// What is free on a device.
+static inline uint64_t sim_device_free_bytes(const sim_device_t *device) {
+    return sim.config.memory_bytes - device->outside_bytes - device->context_bytes -
+           device->used_bytes;
+}
+bool sim_gpu_is_valid(const simcuda_gpu_t *gpu); // gpu.c
+void sim_gpu_default(simcuda_gpu_t *gpu);
 sim_context_t *sim_context_current(void); // NULL: none
-// A new context with its default stream, or NULL: no host memory.
+// A new context with its default stream, or NULL: no host memory, or no room on the device.
 sim_context_t *sim_context_create(int device, bool is_primary, unsigned flags);
 void sim_context_destroy(sim_context_t *context);
 // An illegal access that happens at `at_ns`: the next call that sees that time returns it.

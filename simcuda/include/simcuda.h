@@ -54,6 +54,34 @@ int simcuda_costs_preset(const char *name, simcuda_costs_t *costs);
 // NUMBER whole and up to 10^12. 0, or -1 with "FILE:LINE: what" in `error`, *costs unspecified.
 int simcuda_costs_read(const char *name, simcuda_costs_t *costs, char *error, size_t capacity);
 
+// What the driver, the runtime and NVML say about a device; one kind of device a process.
+typedef struct simcuda_gpu {
+    char name[64];
+    uint64_t memory_bytes;  // as cuDeviceTotalMem tells it, which is less than the round figure
+    uint64_t context_bytes; // taken while the process has a context on the device: an estimate
+    uint64_t l2_bytes;
+    int capability_major, capability_minor; // compute capability
+    int multiprocessors;
+    int clock_khz, memory_clock_khz; // the highest
+    int memory_bus_bits;
+    int threads_per_multiprocessor, blocks_per_multiprocessor;
+    int shared_multiprocessor_bytes; // shared memory of a multiprocessor
+    int shared_block_bytes;          // of it, what a block can have that opts in
+    int has_rdma;                    // 1: memory for direct access by other devices (NICs)
+    int has_peers;                   // 1: devices of this kind can reach each other's memory
+    int has_ecc;
+} simcuda_gpu_t;
+
+// A device by its preset's name (A100-40, A100-80, H100-80, H200-141, L4-24, RTX4090-24, T4-16,
+// B200-192) or from a device file: lines of "key=value", "#" starts a comment. "preset=NAME" loads
+// that preset; "name=TEXT" has up to 63 characters; "capability=9.0"; every other key is a field of
+// simcuda_gpu_t with a whole number, with or without K, M, G or T (powers of 1,024). What a file
+// does not say is as the device of simcuda_config_default. 0, or -1 with "FILE:LINE: what" or the
+// names that there are in `error`, *gpu unspecified.
+int simcuda_gpu_read(const char *name, simcuda_gpu_t *gpu, char *error, size_t capacity);
+// The index-th preset's name; NULL past the end. A static string.
+const char *simcuda_gpu_name(size_t index);
+
 typedef struct simcuda_config {
     size_t size;             // sizeof(simcuda_config_t)
     int devices;             // 1 to SIMCUDA_DEVICE_MAX
@@ -77,13 +105,22 @@ typedef struct simcuda_config {
     int lacks_peers;    // 1: no device has access to another's memory
     uint64_t kernel_ns; // how long a program's kernels run (simcuda_launch_kernel); 10,000
     uint64_t launch_ns; // what launching one costs the host; 4,000
+    // What each device is; its memory is memory_bytes above. context_bytes and outside_bytes
+    // together must leave room for one granule.
+    simcuda_gpu_t gpu;
 } simcuda_config_t;
 
-// The defaults: one 80 GiB device, VMM, "typical" costs, not strict.
+// The defaults: one 80 GiB device of compute capability 9.0 whose contexts take nothing, VMM,
+// "typical" costs, not strict.
 void simcuda_config_default(simcuda_config_t *config);
+// Makes the devices of *config of the kind `gpu`, with its memory and whether it has peers.
+void simcuda_config_gpu(simcuda_config_t *config, const simcuda_gpu_t *gpu);
+// What the devices are now. 0, or -1 in a forked child (*config is the default then).
+int simcuda_config_read(simcuda_config_t *config);
 
 // Destroys all device state (contexts, memory, streams, ledger, hazards, faults, clock) and makes a
 // new one. NULL is the default. Before the first reset the environment decides, where set:
+// SIMCUDA_GPU (a preset or a device file; SIMCUDA_MEMORY goes before its memory),
 // SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset or a
 // file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_REALTIME,
 // SIMCUDA_PDL_OVERLAP_NS, SIMCUDA_KERNEL_NS, SIMCUDA_LAUNCH_NS. Returns 0, or -1: with nothing
@@ -180,6 +217,7 @@ typedef struct simcuda_ledger {
     uint64_t streams, events, contexts_retained;
     uint64_t imports, import_bytes; // of used_bytes: what other processes exported
     uint64_t pool_bytes;            // of used_bytes: held by memory pools
+    uint64_t context_bytes;         // taken by contexts (gpu.context_bytes); not in used_bytes
 } simcuda_ledger_t;
 
 void simcuda_ledger_read(int device, simcuda_ledger_t *ledger); // device -1: all
@@ -217,6 +255,9 @@ uint64_t simcuda_faults_fired(void);
 
 // Driver calls since the reset: of one function, or of all with NULL.
 uint64_t simcuda_calls(const char *name);
+
+// A device's memory as NVML sees it, which needs no context. 0, or -1: no such device, or lost.
+int simcuda_memory_read(int device, uint64_t *free_bytes, uint64_t *total_bytes);
 
 // Other processes' memory, changed while running. Returns -1 if it does not fit.
 int simcuda_outside_set(int device, uint64_t bytes);

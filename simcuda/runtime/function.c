@@ -17,8 +17,6 @@
 enum {
     KERNEL_REGISTERS = 32,
     KERNEL_THREADS_MAX = 1024,
-    KERNEL_VERSION = 90, // PTX and binary: 9.0
-    BLOCKS_PER_SM_MAX = 32,
 };
 
 cudart_error_t cudaFuncGetAttributes(cudart_func_attributes_t *attributes, const void *function) {
@@ -29,8 +27,10 @@ cudart_error_t cudaFuncGetAttributes(cudart_func_attributes_t *attributes, const
         return rt_finish(CUDART_INVALID_DEVICE_FUNCTION);
     attributes->max_threads_per_block = KERNEL_THREADS_MAX;
     attributes->registers = KERNEL_REGISTERS;
-    attributes->ptx_version = KERNEL_VERSION;
-    attributes->binary_version = KERNEL_VERSION;
+    int major = 0, minor = 0;
+    (void)cuDeviceGetAttribute(&major, BERM_CU_ATTR_COMPUTE_CAPABILITY_MAJOR, rt_device());
+    (void)cuDeviceGetAttribute(&minor, BERM_CU_ATTR_COMPUTE_CAPABILITY_MINOR, rt_device());
+    attributes->ptx_version = attributes->binary_version = major * 10 + minor;
     attributes->max_dynamic_shared_bytes = 48 << 10;
     attributes->preferred_shared_carveout = -1;
     return BERM_CU_SUCCESS;
@@ -65,14 +65,16 @@ cudart_error_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         cuDeviceGetAttribute(&threads, BERM_CU_ATTR_MAX_THREADS_PER_MULTIPROCESSOR, rt_device()));
     if (result != BERM_CU_SUCCESS || block_threads > KERNEL_THREADS_MAX)
         return result;
-    int shared = 0;
+    int shared = 0, blocks_max = 0;
+    (void)cuDeviceGetAttribute(&blocks_max, BERM_CU_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR,
+                               rt_device());
     (void)cuDeviceGetAttribute(&shared, BERM_CU_ATTR_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
                                rt_device());
     *blocks = threads / block_threads;
     if (shared_bytes > 0 && *blocks > (int)((size_t)shared / shared_bytes))
         *blocks = (int)((size_t)shared / shared_bytes);
-    if (*blocks > BLOCKS_PER_SM_MAX)
-        *blocks = BLOCKS_PER_SM_MAX;
+    if (*blocks > blocks_max)
+        *blocks = blocks_max;
     return BERM_CU_SUCCESS;
 }
 

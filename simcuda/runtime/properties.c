@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaGetDeviceProperties: what the driver's attributes say, and for what it has no attribute, the
-// figures of a data-centre GPU of compute capability 9.0.
+// cudaGetDeviceProperties: what the driver's attributes say, and what they do not, alike for all
+// devices.
 //
 // Locks: none. May fail: an unknown device; the whole structure is zero then.
 #include "simcuda/runtime/runtime.h"
@@ -25,6 +25,8 @@ static void properties_of_attributes(cudart_device_prop_t *p, int device) {
     p->pci_domain_id = attribute(BERM_CU_ATTR_PCI_DOMAIN_ID, device);
     p->async_engine_count = attribute(BERM_CU_ATTR_ASYNC_ENGINE_COUNT, device);
     p->unified_addressing = attribute(BERM_CU_ATTR_UNIFIED_ADDRESSING, device);
+    p->memory_bus_width = attribute(BERM_CU_ATTR_MEMORY_BUS_WIDTH, device);
+    p->ecc_enabled = attribute(BERM_CU_ATTR_ECC_ENABLED, device);
     p->l2_cache_size = attribute(BERM_CU_ATTR_L2_CACHE_SIZE, device);
     p->max_threads_per_multi_processor =
         attribute(BERM_CU_ATTR_MAX_THREADS_PER_MULTIPROCESSOR, device);
@@ -62,8 +64,6 @@ static void properties_of_launches(cudart_device_prop_t *p, int device) {
 static void properties_of_model(cudart_device_prop_t *p) {
     p->texture_pitch_alignment = 32;
     p->surface_alignment = 512;
-    p->memory_bus_width = 5120;
-    p->ecc_enabled = 1;
     p->global_l1_cache_supported = 1;
     p->local_l1_cache_supported = 1;
 }

@@ -258,23 +258,13 @@ nvml_result_t nvmlDeviceGetCudaComputeCapability(nvml_device_t *device, int *maj
     return NVML_OK;
 }
 
-// The driver tells free memory in a context only: the primary one is borrowed.
 nvml_result_t nvmlDeviceGetMemoryInfo(nvml_device_t *device, nvml_memory_t *memory) {
     int number = device_number(device);
-    berm_cu_context_t context;
-    size_t free_bytes = 0, total_bytes = 0;
+    uint64_t free_bytes = 0, total_bytes = 0;
     if (memory == NULL || number < 0)
         return NVML_INVALID_ARGUMENT;
     memset(memory, 0, sizeof *memory);
-    if (cuDevicePrimaryCtxRetain(&context, number) != BERM_CU_SUCCESS)
-        return NVML_UNKNOWN;
-    int result = cuCtxPushCurrent_v2(context);
-    if (result == BERM_CU_SUCCESS) {
-        result = cuMemGetInfo_v2(&free_bytes, &total_bytes);
-        (void)cuCtxPopCurrent_v2(&context);
-    }
-    (void)cuDevicePrimaryCtxRelease_v2(number);
-    if (result != BERM_CU_SUCCESS)
+    if (simcuda_memory_read(number, &free_bytes, &total_bytes) != 0)
         return NVML_UNKNOWN;
     *memory = (nvml_memory_t){.total_bytes = total_bytes,
                               .free_bytes = free_bytes,
@@ -323,8 +313,8 @@ static nvml_result_t outside_read(const nvml_device_t *device, unsigned *count,
     if (result != NVML_OK)
         return result;
     simcuda_ledger_read(number, &ledger);
-    *outside_bytes =
-        memory.used_bytes > ledger.used_bytes ? memory.used_bytes - ledger.used_bytes : 0;
+    unsigned long long own_bytes = ledger.used_bytes + ledger.context_bytes;
+    *outside_bytes = memory.used_bytes > own_bytes ? memory.used_bytes - own_bytes : 0;
     unsigned room = *count;
     *count = *outside_bytes > 0;
     if (room < *count)

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocating and freeing, streams, peers and copies: what a training step calls. A block's size,
+// device and stream are libberm's to know, so that nothing is looked up here.
+#include "adapters/torch/subclass/allocator.h"
+
+#include <c10/core/impl/GPUTrace.h>
+
+namespace berm_torch {
+
+namespace {
+
+constexpr size_t exbibyte = size_t{1} << 60;
+
+void delete_uncached(void *pointer) {
+    C10_CUDA_CHECK(cudaFree(pointer));
+}
+
+void tell_interpreter(void *pointer, bool is_allocation) {
+    const c10::impl::PyInterpreter *interpreter = c10::impl::GPUTrace::get_trace();
+    if (C10_LIKELY(interpreter == nullptr))
+        return;
+    if (is_allocation)
+        (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(pointer));
+    else
+        (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, address_of(pointer));
+}
+
+} // namespace
+
+void raise(const char *call, berm_status_t status) {
+    const char *words = berm_error_message();
+    TORCH_CHECK(false, call, ": ", berm_status_name(status), ": ",
+                words != nullptr && *words != '\0' ? words : berm_status_text(status));
+}
+
+void delete_block(void *pointer) {
+    Allocator::instance()->raw_delete(pointer);
+}
+
+// --- allocating ----------------------------------------------------------------------------------
+
+void *Allocator::alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
+    if (size == 0)
+        return nullptr;
+    TORCH_CHECK_WITH(OutOfMemoryError, size < exbibyte,
+                     "CUDA out of memory. Tried to allocate more than 1EB memory.");
+    berm_addr_t addr = 0;
+    const berm_status_t status = berm_alloc(size, device, stream, &addr);
+    if (C10_UNLIKELY(status != BERM_OK))
+        raise_shortage(status, size, device, stream);
+    void *pointer = pointer_of(addr);
+    figures_[static_cast<size_t>(device)]->add(size);
+    if (C10_UNLIKELY(history_.is_watched())) {
+        History::Context context = history_.gather(caching::RecordContext::STATE);
+        history_.block_add(pointer, context);
+        history_.add(History::Entry::ALLOC, device, addr, size, stream, {0, 0}, context);
+    }
+    if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+        report_to_profiler(pointer, static_cast<int64_t>(size), device);
+    return pointer;
+}
+
+void Allocator::report_to_profiler(void *pointer, int64_t size, DeviceIndex device) {
+    berm_stats_t stats = BERM_STATS_INIT;
+    if (berm_stats_read(device, &stats) != BERM_OK)
+        return;
+    const int64_t allocated = figures_[static_cast<size_t>(device)]->allocated_bytes();
+    c10::reportMemoryUsageToProfiler(pointer, size, static_cast<size_t>(allocated),
+                                     stats.reserved_bytes.current,
+                                     c10::Device(c10::DeviceType::CUDA, device));
+}
+
+c10::DataPtr Allocator::allocate(size_t size) {
+    DeviceIndex device = 0;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    const c10::Device where(c10::DeviceType::CUDA, device);
+    if (C10_UNLIKELY(!isEnabled())) {
+        void *pointer = nullptr;
+        if (size > 0)
+            C10_CUDA_CHECK(cudaMalloc(&pointer, size));
+        return {pointer, pointer, &delete_uncached, where};
+    }
+    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device));
+    tell_interpreter(pointer, true);
+    return {pointer, pointer, &delete_block, where};
+}
+
+void *Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
+    DeviceIndex device = 0;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    void *pointer = nullptr;
+    if (C10_UNLIKELY(!isEnabled())) {
+        if (size > 0)
+            C10_CUDA_CHECK(cudaMalloc(&pointer, size));
+        return pointer;
+    }
+    pointer = alloc(size, device, stream);
+    tell_interpreter(pointer, true);
+    return pointer;
+}
+
+void *Allocator::raw_alloc(size_t size) {
+    DeviceIndex device = 0;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    return raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream(device));
+}
+
+// --- freeing -------------------------------------------------------------------------------------
+
+// A block goes back to its own stream, whatever the current one is: other streams that used it are
+// named by record_stream, as PyTorch has it. Memory of cudaMalloc (enable(False)) is freed as such.
+void Allocator::raw_delete(void *pointer) {
+    if (pointer == nullptr)
+        return;
+    const berm_addr_t addr = address_of(pointer);
+    uint64_t size = 0;
+    int device = 0;
+    berm_stream_t stream = nullptr;
+    const berm_status_t known = berm_block_read(addr, &size, &device, &stream);
+    if (C10_UNLIKELY(known != BERM_OK)) {
+        if (!isEnabled() && cudaFree(pointer) == cudaSuccess)
+            return;
+        raise("raw_delete", known);
+    }
+    if (C10_UNLIKELY(history_.is_watched())) {
+        const auto index = static_cast<DeviceIndex>(device);
+        History::Context context = history_.gather(caching::RecordContext::ALL);
+        history_.block_remove(pointer);
+        history_.add(History::Entry::FREE_REQUESTED, index, addr, size, stream, {0, 0}, context);
+        history_.add(History::Entry::FREE_COMPLETED, index, addr, size, stream, {0, 0}, context);
+    }
+    tell_interpreter(pointer, false);
+    // Before the free: afterwards the address may be another's.
+    figures_[static_cast<size_t>(device)]->remove(size);
+    const berm_status_t status = berm_free(addr, device, stream);
+    if (C10_UNLIKELY(status != BERM_OK)) {
+        figures_[static_cast<size_t>(device)]->add(size);
+        raise("berm_free", status);
+    }
+    if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+        report_to_profiler(pointer, -static_cast<int64_t>(size), static_cast<DeviceIndex>(device));
+}
+
+c10::DeleterFnPtr Allocator::raw_deleter() const {
+    return isEnabled() ? &delete_block : &delete_uncached;
+}
+
+void Allocator::copy_data(void *to, const void *from, std::size_t count) const {
+    C10_CUDA_CHECK(cudaMemcpy(to, from, count, cudaMemcpyDeviceToDevice));
+}
+
+// Memory that is not berm's (of another allocator, imported, or none) has no streams to record.
+void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream stream) {
+    berm_stream_t own = nullptr;
+    if (pointer.get() == nullptr || pointer.get_deleter() != &delete_block)
+        return;
+    const berm_addr_t addr = address_of(pointer.get());
+    if (berm_block_read(addr, nullptr, nullptr, &own) != BERM_OK || own == stream.stream())
+        return;
+    check("berm_record_stream", berm_record_stream(addr, stream.stream()));
+}
+
+// --- the rest ------------------------------------------------------------------------------------
+
+void Allocator::init(int device_count) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    while (figures_.size() < static_cast<size_t>(device_count)) {
+        figures_.push_back(std::make_unique<Figures>());
+        fractions_.push_back(1.0);
+    }
+    device_count_.store(device_count);
+}
+
+bool Allocator::initialized() {
+    return device_count_.load() > 0;
+}
+
+void Allocator::emptyCache(MempoolId_t /*id*/) {
+    for (int device = 0; device < device_count_.load(); device++)
+        check("berm_trim", berm_trim(device, 0, nullptr));
+}
+
+void Allocator::enable(bool value) {
+    is_enabled_.store(value);
+}
+
+bool Allocator::isEnabled() const {
+    return is_enabled_.load(std::memory_order_relaxed);
+}
+
+double Allocator::getMemoryFraction(DeviceIndex device) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    return fractions_.at(device);
+}
+
+void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
+    TORCH_CHECK(fraction >= 0 && fraction <= 1, "invalid fraction: ", fraction,
+                ": want a number from 0 to 1");
+    berm_device_info_t info = BERM_DEVICE_INFO_INIT;
+    check("berm_device_info_read", berm_device_info_read(device, &info));
+    const auto limit = static_cast<uint64_t>(static_cast<double>(info.memory_bytes) * fraction);
+    check("berm_limit_set", berm_limit_set(device, fraction < 1 ? limit : UINT64_MAX));
+    const std::lock_guard<std::mutex> guard(lock_);
+    fractions_.at(device) = fraction;
+}
+
+void Allocator::cacheInfo(DeviceIndex device, size_t *largest) {
+    uint64_t bytes = 0;
+    check("berm_largest_obtainable_read",
+          berm_largest_obtainable_read(device, c10::cuda::getCurrentCUDAStream(device), &bytes));
+    *largest = std::max<size_t>(*largest, bytes);
+}
+
+void *Allocator::getBaseAllocation(void *pointer, size_t *size) {
+    berm_whatis_t whatis = BERM_WHATIS_INIT;
+    check("berm_whatis", berm_whatis(address_of(pointer), &whatis));
+    TORCH_CHECK(whatis.kind == BERM_ADDRESS_LIVE, "berm: ", pointer, " is in no live block");
+    if (size != nullptr)
+        *size = whatis.block_bytes;
+    return pointer_of(whatis.block);
+}
+
+// `device` is to reach the memory of `owner`.
+void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex owner) {
+    const c10::cuda::CUDAGuard guard(device);
+    const cudaError_t error = cudaDeviceEnablePeerAccess(owner, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled)
+        (void)cudaGetLastError();
+    else
+        C10_CUDA_CHECK(error);
+    const berm_status_t status = berm_peer_enable(owner, device);
+    if (status != BERM_ERROR_UNSUPPORTED) // plain memory: the call above covers it
+        check("berm_peer_enable", status);
+}
+
+// Mapped memory of another device is reached by the peer copy only, unless peers have access.
+cudaError_t Allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device,
+                                   size_t count, cudaStream_t stream, bool has_peer_access) {
+    if (has_peer_access || to_device == from_device)
+        return cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream);
+    return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
+}
+
+std::string Allocator::name() {
+    return "berm";
+}
+
+} // namespace berm_torch

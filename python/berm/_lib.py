@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where berm's own files are: the library, the headers, the sources that are compiled on the user's
+machine, and where what is made is kept. Nothing here loads or imports anything."""
+import os
+import pathlib
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+_TREE = _PACKAGE.parent.parent  # of a source tree
+
+
+class BermError(RuntimeError):
+    """What is wrong and what to do, in a line."""
+
+
+def _first(what, folders, name):
+    for folder in folders:
+        if (folder / name).exists():
+            return (folder / name).resolve()
+    raise BermError(f"{what} is not found (no {name} in {folders[-1]}): build berm with ./run build, "
+                    "or name its folder in BERM_LIBRARY")
+
+
+def library(name="libberm.so"):
+    """The path of a library of berm's. BERM_LIBRARY names the folder, or libberm.so in it."""
+    named = os.environ.get("BERM_LIBRARY")
+    if named:
+        folder = pathlib.Path(named)
+        folders = [folder if folder.is_dir() else folder.parent]
+    else:
+        folders = [_PACKAGE / "lib", _TREE / "build/release/lib"]
+    return _first(name, folders, name)
+
+
+def include():
+    """The folder of berm.h."""
+    return _first("berm.h", [_PACKAGE / "include", _TREE / "include"], "berm.h").parent
+
+
+def adapters():
+    """The folder that holds adapters/, whose C++ is compiled against the user's torch."""
+    return _first("adapters/torch", [_PACKAGE / "src", _TREE], "adapters/torch").parent.parent
+
+
+def cache():
+    """Where what is compiled is kept: BERM_CACHE_DIR; else build/cache of a source tree; else
+    $XDG_CACHE_HOME/berm (~/.cache/berm)."""
+    named = os.environ.get("BERM_CACHE_DIR")
+    if named:
+        return pathlib.Path(named)
+    if (_TREE / "adapters/torch").is_dir():
+        return _TREE / "build/cache"
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "berm"

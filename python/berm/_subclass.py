@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles berm's subclass of PyTorch's CUDAAllocator against the installed torch, once for each
+version of either, and loads it. Needs g++ (or what CXX names) and CUDA's runtime headers."""
+import concurrent.futures
+import ctypes
+import hashlib
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from berm import _lib
+
+_ERROR_BYTES = 4096
+_loaded = []  # for the life of the process
+
+
+def _cuda_headers(torch_dir):
+    """The folder of cuda_runtime_api.h: torch's NVIDIA wheels, CUDA_HOME, or what berm fetched."""
+    site = torch_dir.parent
+    folders = sorted(site.glob("nvidia/*/include"))
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(name):
+            folders.append(pathlib.Path(os.environ[name]) / "include")
+    tree = _lib.adapters()
+    folders += sorted(tree.glob("build/cuda-headers/nvidia/*/include"))
+    folders.append(pathlib.Path("/usr/local/cuda/include"))
+    for folder in folders:
+        if (folder / "cuda_runtime_api.h").exists():
+            return folder
+    raise _lib.BermError("CUDA's headers are not found (cuda_runtime_api.h): install the package "
+                         "nvidia-cuda-runtime beside torch, or name a CUDA toolkit in CUDA_HOME")
+
+
+def _sources():
+    return sorted((_lib.adapters() / "adapters/torch/subclass").glob("*.cpp"))
+
+
+def _digest(torch):
+    digest = hashlib.sha256()
+    digest.update(f"{torch.__version__} {torch._C._GLIBCXX_USE_CXX11_ABI} "
+                  f"{_lib.library()}".encode())
+    headers = sorted(_lib.include().glob("*.h"))
+    for path in _sources() + sorted(_sources()[0].parent.glob("*.h")) + headers:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    if done.returncode != 0:
+        lines = [line for line in done.stdout.splitlines() if "error" in line]
+        raise _lib.BermError("berm's allocator does not compile against this torch: "
+                             f"{(lines or done.stdout.splitlines() or ['?'])[0]}")
+
+
+def build(torch):
+    """The path of the library for this torch, compiled where it is missing (some 40 s, once)."""
+    torch_dir = pathlib.Path(torch.__file__).resolve().parent
+    path = _lib.cache() / f"torch-{torch.__version__}-{_digest(torch)}" / "libberm_subclass.so"
+    if path.exists():
+        return path
+    compiler = shlex.split(os.environ.get("CXX", "g++"))
+    if shutil.which(compiler[0]) is None:
+        raise _lib.BermError(f"no {compiler[0]}: berm's allocator is compiled against your torch "
+                             "on first use; install g++, or use route=\"hooks\"")
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w",
+             f"-D_GLIBCXX_USE_CXX11_ABI={abi}", f"-I{_lib.adapters()}", f"-I{_lib.include()}"]
+    for folder in (torch_dir / "include", torch_dir / "include/torch/csrc/api/include",
+                   _cuda_headers(torch_dir)):
+        flags += ["-isystem", str(folder)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = pathlib.Path(tempfile.mkdtemp(prefix="new-", dir=path.parent))
+    try:
+        objects = [aside / (source.stem + ".o") for source in _sources()]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(_run, ([*compiler, *flags, "-c", str(source), "-o", str(made)]
+                                 for source, made in zip(_sources(), objects))))
+        _run([*compiler, "-shared", *map(str, objects), "-o", str(aside / path.name),
+              f"-L{torch_dir / 'lib'}", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-ltorch_cpu",
+              str(_lib.library()), f"-Wl,-rpath,{_lib.library().parent}"])
+        (aside / path.name).replace(path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return path
+
+
+def install(torch):
+    """Makes it the allocator of this process."""
+    library = ctypes.CDLL(str(build(torch)), mode=ctypes.RTLD_GLOBAL)
+    _loaded.append(library)
+    error = ctypes.create_string_buffer(_ERROR_BYTES)
+    if library.berm_torch_install(error, ctypes.c_size_t(_ERROR_BYTES)) != 0:
+        raise _lib.BermError(error.value.decode(errors="replace").splitlines()[0])
