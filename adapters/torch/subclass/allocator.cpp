@@ -222,7 +222,7 @@ void *Allocator::getBaseAllocation(void *pointer, size_t *size) {
 
 // `device` is to reach the memory of `owner`.
 void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex owner) {
-    const c10::cuda::CUDAGuard guard(device);
+    const c10::DeviceGuard guard(c10::Device(c10::DeviceType::CUDA, device));
     const cudaError_t error = cudaDeviceEnablePeerAccess(owner, 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled)
         (void)cudaGetLastError();

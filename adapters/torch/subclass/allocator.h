@@ -13,12 +13,11 @@
 // LOCKS: none is held while libberm, torch or Python is called, but where a file says so.
 #pragma once
 
-#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/util/UniqueVoidPtr.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <map>
 #include <memory>

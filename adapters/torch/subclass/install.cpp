@@ -2,9 +2,15 @@
 // Making berm the current allocator: what Python's berm.torch calls, through ctypes.
 #include "adapters/torch/subclass/allocator.h"
 
-#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
-
+#include <cstdio>
 #include <exception>
+
+// Exported by libtorch_cuda. Its header wants those of all of CUDA's math libraries, which are not
+// needed here.
+namespace torch::cuda::CUDAPluggableAllocator {
+void changeCurrentAllocator(
+    const std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator> &allocator);
+}
 
 namespace berm_torch {
 
