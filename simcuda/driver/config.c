@@ -155,5 +155,6 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_int("SIMCUDA_REALTIME", 0, 1, &config->is_realtime) && ok;
     ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;
     ok = read_bytes("SIMCUDA_KERNEL_NS", 0, UINT64_C(1) << 40, &config->kernel_ns) && ok;
+    ok = read_int("SIMCUDA_CAPTURE_EDITS", 0, 1, &config->allows_capture_edits) && ok;
     return read_bytes("SIMCUDA_LAUNCH_NS", 0, UINT64_C(1) << 40, &config->launch_ns) && ok;
 }

@@ -108,6 +108,7 @@ typedef struct simcuda_config {
     // What each device is; its memory is memory_bytes above. context_bytes and outside_bytes
     // together must leave room for one granule.
     simcuda_gpu_t gpu;
+    int allows_capture_edits; // 1: calls that edit mappings are no unsafe ones in a capture
 } simcuda_config_t;
 
 // The defaults: one 80 GiB device of compute capability 9.0 whose contexts take nothing, VMM,
@@ -123,9 +124,9 @@ int simcuda_config_read(simcuda_config_t *config);
 // SIMCUDA_GPU (a preset or a device file; SIMCUDA_MEMORY goes before its memory),
 // SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset or a
 // file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_REALTIME,
-// SIMCUDA_PDL_OVERLAP_NS, SIMCUDA_KERNEL_NS, SIMCUDA_LAUNCH_NS. Returns 0, or -1: with nothing
-// changed when a value is out of range, without a device when the host has no memory (or, backed,
-// no addresses) for it.
+// SIMCUDA_PDL_OVERLAP_NS, SIMCUDA_KERNEL_NS, SIMCUDA_LAUNCH_NS, SIMCUDA_CAPTURE_EDITS. Returns 0,
+// or -1: with nothing changed when a value is out of range, without a device when the host has no
+// memory (or, backed, no addresses) for it.
 int simcuda_reset(const simcuda_config_t *config);
 
 // --- time ------------------------------------------------------------------------------------

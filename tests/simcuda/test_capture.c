@@ -91,6 +91,21 @@ Test(capture, unsafe_calls_are_forbidden) {
     OK(cuMemUnmap(addr, MIB(2))); // it was not done
 }
 
+Test(capture, edits_of_mappings_can_be_allowed) {
+    simcuda_config_t config;
+    simcuda_config_default(&config);
+    config.allows_capture_edits = 1;
+    start_with(&config);
+    stream = stream_new(1);
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    berm_cu_deviceptr_t addr = reserve(MIB(2)), other;
+    (void)map_at(addr, MIB(2));
+    OK(cuMemUnmap(addr, MIB(2)));
+    cr_assert(status_of(stream) == BERM_CU_CAPTURE_STATUS_ACTIVE);
+    FAILS(cuMemAlloc_v2(&other, 8), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
+    end_with(BERM_CU_STREAM_CAPTURE_INVALIDATED);
+}
+
 Test(capture, relaxed_allows_unsafe_calls) {
     begin(BERM_CU_CAPTURE_RELAXED);
     berm_cu_deviceptr_t addr;
