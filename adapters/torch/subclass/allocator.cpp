@@ -39,22 +39,46 @@ void delete_block(void *pointer) {
 
 // --- allocating ----------------------------------------------------------------------------------
 
+// As roundup_power2_divisions has it: a larger block, of which it is kept what was asked for.
+berm_status_t Allocator::take(size_t size, DeviceIndex device, cudaStream_t stream,
+                              berm_addr_t *addr) {
+    const size_t made = Config::divided(size);
+    const berm_status_t status = berm_alloc(made, device, stream, addr);
+    if (status != BERM_OK)
+        return status;
+    figures_[static_cast<size_t>(device)]->add(made, size);
+    const std::lock_guard<std::mutex> guard(lock_);
+    asked_[*addr] = size;
+    return BERM_OK;
+}
+
+// What was asked for of a block that is about to be freed, of which libberm knows `size`.
+size_t Allocator::asked_for(berm_addr_t addr, uint64_t size) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    const auto found = asked_.find(addr);
+    if (found == asked_.end())
+        return size;
+    const size_t asked = found->second;
+    asked_.erase(found);
+    return asked;
+}
+
 void *Allocator::alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
     if (size == 0)
         return nullptr;
     TORCH_CHECK_WITH(OutOfMemoryError, size < exbibyte,
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
     berm_addr_t addr = 0;
-    const berm_status_t status = berm_alloc(size, device, stream, &addr);
+    const bool is_divided = Config::has_divisions();
+    const berm_status_t status = C10_UNLIKELY(is_divided) ? take(size, device, stream, &addr)
+                                                          : berm_alloc(size, device, stream, &addr);
     if (C10_UNLIKELY(status != BERM_OK))
         raise_shortage(status, size, device, stream);
     void *pointer = pointer_of(addr);
-    figures_[static_cast<size_t>(device)]->add(size);
-    if (C10_UNLIKELY(history_.is_watched())) {
-        History::Context context = history_.gather(caching::RecordContext::STATE);
-        history_.block_add(pointer, context);
-        history_.add(History::Entry::ALLOC, device, addr, size, stream, {0, 0}, context);
-    }
+    if (C10_LIKELY(!is_divided))
+        figures_[static_cast<size_t>(device)]->add(rounded(size), size);
+    if (C10_UNLIKELY(history_.is_watched()))
+        alloc_note(pointer, size, device, stream);
     if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
         report_to_profiler(pointer, static_cast<int64_t>(size), device);
     return pointer;
@@ -105,6 +129,41 @@ void *Allocator::raw_alloc(size_t size) {
     return raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream(device));
 }
 
+// --- history, where it is watched ----------------------------------------------------------------
+
+void Allocator::mapped_note() {
+    mapped_.look(device_count_.load(), [this](const MappedChange &change) {
+        history_.add(change.is_mapped ? History::Entry::SEGMENT_MAP : History::Entry::SEGMENT_UNMAP,
+                     change.device, change.addr, change.size, change.stream,
+                     mempool_id_of(change.pool), nullptr);
+    });
+}
+
+void Allocator::alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream) {
+    History::Context context = history_.gather(caching::RecordContext::STATE);
+    mapped_note();
+    history_.completed_note(false);
+    history_.block_add(pointer, context);
+    history_.add(History::Entry::ALLOC, device, address_of(pointer), size, stream, pool_of(pointer),
+                 std::move(context));
+}
+
+// Before the free: afterwards the address may be another's. A block that other streams use is
+// completed when libberm says so.
+void Allocator::free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream) {
+    History::Context context = history_.gather(caching::RecordContext::ALL);
+    History::Context allocated_by = history_.context_of(pointer);
+    if (context == nullptr)
+        context = allocated_by;
+    history_.block_remove(pointer);
+    const MempoolId_t pool = pool_of(pointer);
+    history_.add(History::Entry::FREE_REQUESTED, device, address_of(pointer), size, stream, pool,
+                 context);
+    if (!history_.await(pointer, device, size, stream, pool, context))
+        history_.add(History::Entry::FREE_COMPLETED, device, address_of(pointer), size, stream,
+                     pool, std::move(context));
+}
+
 // --- freeing -------------------------------------------------------------------------------------
 
 // A block goes back to its own stream, whatever the current one is: other streams that used it are
@@ -122,23 +181,19 @@ void Allocator::raw_delete(void *pointer) {
             return;
         raise("raw_delete", known);
     }
-    if (C10_UNLIKELY(history_.is_watched())) {
-        const auto index = static_cast<DeviceIndex>(device);
-        History::Context context = history_.gather(caching::RecordContext::ALL);
-        history_.block_remove(pointer);
-        history_.add(History::Entry::FREE_REQUESTED, index, addr, size, stream, {0, 0}, context);
-        history_.add(History::Entry::FREE_COMPLETED, index, addr, size, stream, {0, 0}, context);
-    }
+    const size_t asked = C10_UNLIKELY(Config::has_divisions()) ? asked_for(addr, size) : size;
+    if (C10_UNLIKELY(history_.is_watched()))
+        free_note(pointer, asked, static_cast<DeviceIndex>(device), stream);
     tell_interpreter(pointer, false);
-    // Before the free: afterwards the address may be another's.
-    figures_[static_cast<size_t>(device)]->remove(size);
+    // Before the free: afterwards the memory may be another's, who would raise a peak too far.
+    figures_[static_cast<size_t>(device)]->remove(rounded(size), asked);
     const berm_status_t status = berm_free(addr, device, stream);
     if (C10_UNLIKELY(status != BERM_OK)) {
-        figures_[static_cast<size_t>(device)]->add(size);
+        figures_[static_cast<size_t>(device)]->add(rounded(size), asked);
         raise("berm_free", status);
     }
     if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
-        report_to_profiler(pointer, -static_cast<int64_t>(size), static_cast<DeviceIndex>(device));
+        report_to_profiler(pointer, -static_cast<int64_t>(asked), static_cast<DeviceIndex>(device));
 }
 
 c10::DeleterFnPtr Allocator::raw_deleter() const {
@@ -158,6 +213,8 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream 
     if (berm_block_read(addr, nullptr, nullptr, &own) != BERM_OK || own == stream.stream())
         return;
     check("berm_record_stream", berm_record_stream(addr, stream.stream()));
+    if (C10_UNLIKELY(history_.is_watched()))
+        history_.shared_add(pointer.get());
 }
 
 // --- the rest ------------------------------------------------------------------------------------
@@ -178,6 +235,10 @@ bool Allocator::initialized() {
 void Allocator::emptyCache(MempoolId_t /*id*/) {
     for (int device = 0; device < device_count_.load(); device++)
         check("berm_trim", berm_trim(device, 0, nullptr));
+    if (history_.is_watched()) {
+        history_.completed_note(false);
+        mapped_note();
+    }
 }
 
 void Allocator::enable(bool value) {
