@@ -18,15 +18,18 @@ MIB = 1 << 20
 SAME = ("allocation.", "allocated_bytes.", "active.", "active_bytes.", "requested_bytes.")
 
 
-def shape(value):
-    """The type of a result, with those of what is in it."""
-    if isinstance(value, dict):
-        return {str(key): shape(item) for key, item in sorted(value.items(), key=str)
-                if not str(key).startswith("reserved_bytes_by")}
-    if isinstance(value, (list, tuple)):
-        inner = sorted({json.dumps(shape(item)) for item in value})
-        return [type(value).__name__, *inner] if len(inner) <= 1 else type(value).__name__
-    return type(value).__name__
+def shape(*values):
+    """The types of results and of what is in them; a list's items are taken together."""
+    names = sorted({type(value).__name__ for value in values})
+    dicts = [value for value in values if isinstance(value, dict)]
+    keys = sorted({str(key) for value in dicts for key in value
+                   if not str(key).startswith("reserved_bytes_by")})
+    inside = {key: shape(*(value[name] for value in dicts for name in value if str(name) == key))
+              for key in keys}
+    items = [item for value in values if isinstance(value, (list, tuple)) for item in value]
+    if items:
+        inside["items"] = shape(*items)
+    return [*names, inside] if inside else names
 
 
 class Table:
@@ -38,7 +41,8 @@ class Table:
     def call(self, module, name, *arguments, same=False, **named):
         self.called[module.__name__].add(name)
         result = getattr(module, name)(*arguments, **named)
-        self.notes[f"{module.__name__}.{name}{arguments}"] = [
+        words = [argument for argument in arguments if not isinstance(argument, int)]
+        self.notes[f"{module.__name__}.{name}{words}"] = [
             shape(result), result if same else None]
         return result
 
