@@ -59,19 +59,15 @@ def _run(command):
                              f"{(lines or done.stdout.splitlines() or ['?'])[0]}")
 
 
-def build(torch):
-    """The path of the library for this torch, compiled where it is missing (some 20 s, once)."""
-    torch_dir = pathlib.Path(torch.__file__).resolve().parent
-    path = _lib.cache() / f"torch-{torch.__version__}-{_digest(torch)}" / "libberm_subclass.so"
-    if path.exists():
-        return path
+def compile_library(torch, sources, path):
+    """Compiles C++ that uses torch's c10 and libberm into a library at `path`."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     if shutil.which(compiler[0]) is None:
         raise _lib.BermError(f"no {compiler[0]}: berm's allocator is compiled against your torch "
                              "on first use; install g++, or use route=\"hooks\"")
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    torch_dir = pathlib.Path(torch.__file__).resolve().parent
     flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w",
-             f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
              f"-DBERM_TORCH_CUDART_VERSION={_cudart_version(torch)}", f"-I{_lib.adapters()}",
              f"-I{_lib.include()}"]
     for folder in (torch_dir / "include", _cuda_headers(torch_dir)):
@@ -79,16 +75,23 @@ def build(torch):
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = pathlib.Path(tempfile.mkdtemp(prefix="new-", dir=path.parent))
     try:
-        objects = [aside / (source.stem + ".o") for source in _sources()]
+        objects = [aside / (source.stem + ".o") for source in sources]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_run, ([*compiler, *flags, "-c", str(source), "-o", str(made)]
-                                 for source, made in zip(_sources(), objects))))
+                                 for source, made in zip(sources, objects))))
         _run([*compiler, "-shared", *map(str, objects), "-o", str(aside / path.name),
               f"-L{torch_dir / 'lib'}", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-ltorch_cpu",
               str(_lib.library()), f"-Wl,-rpath,{_lib.library().parent}"])
         (aside / path.name).replace(path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def build(torch):
+    """The path of the library for this torch, compiled where it is missing (some 20 s, once)."""
+    path = _lib.cache() / f"torch-{torch.__version__}-{_digest(torch)}" / "libberm_subclass.so"
+    if not path.exists():
+        compile_library(torch, _sources(), path)
     return path
 
 
