@@ -66,7 +66,7 @@ def compile_library(torch, sources, path):
         raise _lib.BermError(f"no {compiler[0]}: berm's allocator is compiled against your torch "
                              "on first use; install g++, or use route=\"hooks\"")
     torch_dir = pathlib.Path(torch.__file__).resolve().parent
-    flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w",
+    flags = ["-std=c++20", "-O2", "-fPIC", "-fno-plt", "-fvisibility=hidden", "-w",
              f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
              f"-DBERM_TORCH_CUDART_VERSION={_cudart_version(torch)}", f"-I{_lib.adapters()}",
              f"-I{_lib.include()}"]

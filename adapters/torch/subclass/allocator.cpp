@@ -15,7 +15,23 @@ void delete_uncached(void *pointer) {
     C10_CUDA_CHECK(cudaFree(pointer));
 }
 
-void tell_interpreter(void *pointer, bool is_allocation) {
+void *alloc_uncached(size_t size) {
+    void *pointer = nullptr;
+    if (size > 0)
+        C10_CUDA_CHECK(cudaMalloc(&pointer, size));
+    return pointer;
+}
+
+// The check's macro does work also where nothing is wrong.
+inline DeviceIndex device_now() {
+    DeviceIndex device = 0;
+    const cudaError_t error = c10::cuda::GetDevice(&device);
+    if (C10_UNLIKELY(error != cudaSuccess))
+        C10_CUDA_CHECK(error);
+    return device;
+}
+
+inline void tell_interpreter(void *pointer, bool is_allocation) {
     const c10::impl::PyInterpreter *interpreter = c10::impl::GPUTrace::get_trace();
     if (C10_LIKELY(interpreter == nullptr))
         return;
@@ -95,38 +111,32 @@ void Allocator::report_to_profiler(void *pointer, int64_t size, DeviceIndex devi
 }
 
 c10::DataPtr Allocator::allocate(size_t size) {
-    DeviceIndex device = 0;
-    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    const DeviceIndex device = device_now();
     const c10::Device where(c10::DeviceType::CUDA, device);
     if (C10_UNLIKELY(!isEnabled())) {
-        void *pointer = nullptr;
-        if (size > 0)
-            C10_CUDA_CHECK(cudaMalloc(&pointer, size));
+        void *pointer = alloc_uncached(size);
         return {pointer, pointer, &delete_uncached, where};
     }
-    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device));
+    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device).stream());
     tell_interpreter(pointer, true);
     return {pointer, pointer, &delete_block, where};
 }
 
 void *Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
-    DeviceIndex device = 0;
-    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-    void *pointer = nullptr;
-    if (C10_UNLIKELY(!isEnabled())) {
-        if (size > 0)
-            C10_CUDA_CHECK(cudaMalloc(&pointer, size));
-        return pointer;
-    }
-    pointer = alloc(size, device, stream);
+    if (C10_UNLIKELY(!isEnabled()))
+        return alloc_uncached(size);
+    void *pointer = alloc(size, device_now(), stream);
     tell_interpreter(pointer, true);
     return pointer;
 }
 
 void *Allocator::raw_alloc(size_t size) {
-    DeviceIndex device = 0;
-    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-    return raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream(device));
+    if (C10_UNLIKELY(!isEnabled()))
+        return alloc_uncached(size);
+    const DeviceIndex device = device_now();
+    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device).stream());
+    tell_interpreter(pointer, true);
+    return pointer;
 }
 
 // --- history, where it is watched ----------------------------------------------------------------
