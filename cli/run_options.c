@@ -2,12 +2,14 @@
 // Parses the options of `berm replay` and `berm fit`, reads the traces, opens the device: see
 // run_options.h. All input is read before anything runs, so that bad input costs nothing.
 #include <errno.h>
-#include <getopt.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/run_options.h"
+#include "cli/switches.h"
 #include "stress/child.h"
+#include "stress/trace/deal.h"
+#include "stress/trace/select.h"
 
 enum {
     OPTION_ALLOCATOR = 256,
@@ -19,10 +21,14 @@ enum {
     OPTION_CONF,
     OPTION_REPEAT,
     OPTION_CHECK,
+    OPTION_AUDIT_EVERY,
     OPTION_STRICT,
     OPTION_WORK,
     OPTION_HOST,
     OPTION_LAG,
+    OPTION_EVENT_LAG,
+    OPTION_STREAMS,
+    OPTION_REQUESTS_UP_TO,
     OPTION_SCALE,
     OPTION_SOURCE_DEVICE,
     OPTION_SEED,
@@ -40,10 +46,15 @@ static const struct option long_options[] = {
     {"conf", required_argument, NULL, OPTION_CONF},
     {"repeat", required_argument, NULL, OPTION_REPEAT},
     {"check", required_argument, NULL, OPTION_CHECK},
+    {"audit-every", required_argument, NULL, OPTION_AUDIT_EVERY},
     {"strict", no_argument, NULL, OPTION_STRICT},
     {"work-us", required_argument, NULL, OPTION_WORK},
     {"host-us", required_argument, NULL, OPTION_HOST},
     {"lag-us", required_argument, NULL, OPTION_LAG},
+    {"event-lag", required_argument, NULL, OPTION_EVENT_LAG},
+    {"streams", required_argument, NULL, OPTION_STREAMS},
+    {"requests-up-to", required_argument, NULL, OPTION_REQUESTS_UP_TO},
+    CLI_SWITCH_OPTIONS,
     {"scale", required_argument, NULL, OPTION_SCALE},
     {"source-device", required_argument, NULL, OPTION_SOURCE_DEVICE},
     {"seed", required_argument, NULL, OPTION_SEED},
@@ -142,6 +153,12 @@ static bool parse_number(cli_run_options_t *o, int option, const char *text) {
         return parse_us(text, &o->replay.work.host_ns);
     case OPTION_LAG:
         return parse_us(text, &o->replay.work.lag_ns);
+    case OPTION_EVENT_LAG:
+        return parse_us(text, &o->replay.work.event_lag_ns);
+    case OPTION_STREAMS:
+        return cli_parse_u64(text, 1, TRACE_DEAL_STREAMS_MAX, &o->streams);
+    case OPTION_AUDIT_EVERY:
+        return cli_parse_u64(text, 1, UINT64_MAX, &o->replay.audit_every);
     case OPTION_SCALE:
         return cli_parse_u64(text, 1, UINT64_C(1) << 40, &o->read.scale);
     case OPTION_SOURCE_DEVICE:
@@ -151,9 +168,9 @@ static bool parse_number(cli_run_options_t *o, int option, const char *text) {
     case OPTION_HEADROOM:
         return cli_parse_double(text, 0, 100000, &o->replay.headroom_pct);
     case OPTION_SEED:
-        return cli_parse_u64(text, 0, UINT64_MAX, &number);
+        return cli_parse_u64(text, 0, UINT64_MAX, &o->replay.work.seed);
     default:
-        return false;
+        return cli_switch_is(option) && cli_switch_parse(&o->device, option, text);
     }
 }
 
@@ -181,6 +198,8 @@ static bool parse_option(cli_run_options_t *o, int option, const char *text) {
         return cli_parse_bytes(text, &o->device.capacity_bytes);
     case OPTION_LIMIT:
         return cli_parse_bytes(text, &o->replay.limit_bytes);
+    case OPTION_REQUESTS_UP_TO:
+        return cli_parse_bytes(text, &o->requests_up_to_bytes);
     case OPTION_CHECK:
         return parse_check(o, text);
     default:
@@ -217,6 +236,22 @@ static int parse_arguments(cli_run_options_t *o, int argc, char **argv) {
     if (o->path_count > CLI_TRACES_MAX)
         return cli_fail(o->command, "more than %d traces", CLI_TRACES_MAX);
     return CLI_OK;
+}
+
+// A trace as it is to be replayed: as recorded, or in part, or dealt over other streams.
+static trace_t *trace_open(const cli_run_options_t *o, const char *path, char *error,
+                           size_t error_capacity) {
+    trace_t *trace = trace_read(path, &o->read, error, error_capacity), *whole = trace;
+    if (trace != NULL && o->requests_up_to_bytes != 0) {
+        trace = trace_select_small(whole, o->requests_up_to_bytes, error, error_capacity);
+        trace_destroy(whole);
+        whole = trace;
+    }
+    if (trace != NULL && o->streams != 0) {
+        trace = trace_deal(whole, o->streams, o->replay.work.seed, error, error_capacity);
+        trace_destroy(whole);
+    }
+    return trace;
 }
 
 static int series_open(cli_run_options_t *o) {
@@ -290,7 +325,7 @@ int cli_run_open(cli_run_options_t *options, const char *command, int argc, char
         if (is_left_out(options, i))
             continue;
         cli_progress(options->paths[i], i, options->path_count);
-        options->traces[i] = trace_read(options->paths[i], &options->read, error, sizeof error);
+        options->traces[i] = trace_open(options, options->paths[i], error, sizeof error);
         if (options->traces[i] == NULL)
             return cli_fail(command, "%s", error);
     }

@@ -4,6 +4,7 @@
 #define CLI_RUN_OPTIONS_H
 
 #include "cli/cli.h"
+#include "cli/switches.h"
 #include "stress/replay.h"
 
 enum {
@@ -18,6 +19,8 @@ typedef struct cli_run_options {
     stress_device_options_t device;
     stress_replay_options_t replay; // .ops is set for each run
     trace_read_options_t read;
+    uint64_t streams;              // to deal blocks over; 0: as recorded
+    uint64_t requests_up_to_bytes; // larger ones are left out; 0: none is
     bool is_json;
     const char *series_path; // NULL for none
     char **paths;            // the TRACE arguments
@@ -64,16 +67,29 @@ void cli_run_headroom_warn(const char *command, double headroom_pct,
     "  --repeat N           runs the trace N times in a row; what is live at its end is freed\n"   \
     "  --check none|audit|full  audit (default): overlap and alignment of blocks always, the\n"    \
     "                       allocator's audit and the device's ledger 20 times a repeat; full:\n"  \
-    "                       all of it after every event\n"                                         \
+    "                       all of it after every event, the audit after every K-th by\n"          \
+    "  --audit-every K      1\n"                                                                   \
     "  --strict             stops at the first hazard\n"                                           \
     "  --work-us N          modelled kernels: one of N us writes a block after its alloc, one\n"   \
     "                       reads it before its free; 5\n"                                         \
     "  --host-us N          host time before each event; 4, a little less than a kernel, so\n"     \
     "                       that the device falls behind\n"                                        \
     "  --lag-us N           by this much at most; 200\n"                                           \
-    "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                          \
-    "  --source-device N    which device's events of a PyTorch snapshot; the one with most\n"      \
-    "  --seed N             accepted for uniformity; a replay draws no numbers\n" SERIES           \
-    "  --json               one JSON object on standard output\n"
+    "  --event-lag US       one kernel in four takes up to so much longer, drawn from --seed, "    \
+    "so\n"                                                                                         \
+    "                       that events come late and in any order, and the device may lag by "    \
+    "so\n"                                                                                         \
+    "                       much more; 0\n"                                                        \
+    "  --streams N          deals the blocks over N streams, which take turns drawn from --seed; " \
+    "a\n"                                                                                          \
+    "                       quarter is used by another stream when it is freed; as "               \
+    "recorded\n"                                                                                   \
+    "  --requests-up-to BYTES  leaves larger requests out: what small blocks alone "               \
+    "need\n" CLI_SWITCH_HELP(                                                                      \
+        "2M") "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                \
+              "  --source-device N    which device's events of a PyTorch snapshot; the one with "  \
+              "most\n"                                                                             \
+              "  --seed N             of what --streams and --event-lag draw; 0\n" SERIES          \
+              "  --json               one JSON object on standard output\n"
 
 #endif

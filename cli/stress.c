@@ -1,32 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // `berm stress KIND`: hard use of libberm with checking on. KIND is contents, of which this reads
-// arguments and prints (stress/contents verifies every byte), or adversary (stress_adversary.c).
-#include <getopt.h>
+// arguments and prints (stress/contents verifies every byte), adversary (stress_adversary.c) or
+// traces (stress_traces.c).
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "cli/cli.h"
 #include "cli/stress.h"
+#include "cli/switches.h"
 #include "stress/contents/contents.h"
 #include "stress/device.h"
 
 // So little, and in so small pieces, that pages move all the time.
 #define CAPACITY_DEFAULT (UINT64_C(64) << 20)
 #define GRANULE_DEFAULT  (UINT64_C(256) << 10)
-#define GRANULE_LEAST    (UINT64_C(64) << 10)
 
 enum {
     OPTION_OPERATIONS = 256,
     OPTION_SEED,
     OPTION_CONF,
     OPTION_CAPACITY,
-    OPTION_GRANULE,
     OPTION_LATENCY,
     OPTION_AUDIT_EVERY,
-    OPTION_DRAINS_MAP,
-    OPTION_FAULTS_PAGE_EDITS,
-    OPTION_DEPENDENT_LAUNCH,
     OPTION_MISTAKE,
     OPTION_EXPECT_HAZARD,
     OPTION_JSON,
@@ -37,12 +32,9 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"conf", required_argument, NULL, OPTION_CONF},
     {"capacity", required_argument, NULL, OPTION_CAPACITY},
-    {"granule", required_argument, NULL, OPTION_GRANULE},
     {"latency", required_argument, NULL, OPTION_LATENCY},
     {"audit-every", required_argument, NULL, OPTION_AUDIT_EVERY},
-    {"drains-map", no_argument, NULL, OPTION_DRAINS_MAP},
-    {"faults-page-edits", no_argument, NULL, OPTION_FAULTS_PAGE_EDITS},
-    {"dependent-launch", required_argument, NULL, OPTION_DEPENDENT_LAUNCH},
+    CLI_SWITCH_OPTIONS,
     {"mistake", required_argument, NULL, OPTION_MISTAKE},
     {"expect-hazard", no_argument, NULL, OPTION_EXPECT_HAZARD},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -61,13 +53,6 @@ static bool parse_mistake(const char *text, stress_contents_mistake_t *mistake) 
     return is_byte || strcmp(text, "order") == 0;
 }
 
-static bool parse_overlap(const char *text, uint64_t *ns) {
-    uint64_t us = 0;
-    bool is_known = cli_parse_u64(text, 1, 1000000, &us);
-    *ns = us * 1000;
-    return is_known;
-}
-
 // False when the option does not take the value.
 static bool parse_option(stress_arguments_t *a, int option, const char *text) {
     switch (option) {
@@ -79,12 +64,6 @@ static bool parse_option(stress_arguments_t *a, int option, const char *text) {
         return cli_parse_u64(text, 0, UINT64_MAX, &a->contents.audit_every);
     case OPTION_CAPACITY:
         return cli_parse_bytes(text, &a->device.capacity_bytes);
-    case OPTION_GRANULE:
-        return cli_parse_bytes(text, &a->device.granule_bytes) &&
-               a->device.granule_bytes >= GRANULE_LEAST && a->device.granule_bytes <= BERM_GIB(1) &&
-               berm__is_pow2(a->device.granule_bytes);
-    case OPTION_DEPENDENT_LAUNCH:
-        return parse_overlap(text, &a->device.pdl_overlap_ns);
     case OPTION_MISTAKE:
         return parse_mistake(text, &a->contents.mistake);
     case OPTION_CONF:
@@ -93,12 +72,6 @@ static bool parse_option(stress_arguments_t *a, int option, const char *text) {
     case OPTION_LATENCY:
         a->device.latency = text;
         return true;
-    case OPTION_DRAINS_MAP:
-        a->device.drains_map = true;
-        return true;
-    case OPTION_FAULTS_PAGE_EDITS:
-        a->device.faults_page_edits = true;
-        return true;
     case OPTION_EXPECT_HAZARD:
         a->expects_hazard = true;
         return true;
@@ -106,7 +79,7 @@ static bool parse_option(stress_arguments_t *a, int option, const char *text) {
         a->is_json = true;
         return true;
     default:
-        return false;
+        return cli_switch_is(option) && cli_switch_parse(&a->device, option, text);
     }
 }
 
@@ -170,6 +143,8 @@ static void print_json(const stress_contents_result_t *result) {
 static int stress_run(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "adversary") == 0)
         return cli_stress_adversary(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "traces") == 0)
+        return cli_stress_traces(argc - 1, argv + 1);
     stress_arguments_t a = {.device = {.name = "sim",
                                        .capacity_bytes = CAPACITY_DEFAULT,
                                        .granule_bytes = GRANULE_DEFAULT,
@@ -198,6 +173,11 @@ static int stress_run(int argc, char **argv) {
     return is_good ? CLI_OK : CLI_FINDING;
 }
 
+static void help_more(void) {
+    cli_stress_adversary_help();
+    cli_stress_traces_help();
+}
+
 const cli_command_t cli_stress = {
     .name = "stress",
     .summary = "use the allocator hard, and verify it",
@@ -211,16 +191,15 @@ const cli_command_t cli_stress = {
             "  --seed N           the same seed gives the same run; 1\n"
             "  --conf STRING      libberm's options: key:value,key:value; BERM_CONF is not read\n"
             "  --capacity BYTES   memory of the device; 64M\n"
-            "  --granule BYTES    what is mapped at once, a power of two from 64K; 256K\n"
             "  --latency fast|typical|slow|FILE  what driver calls cost; FILE as in replay --help\n"
-            "  --audit-every N    an audit of all invariants every N operations, 0 for none; 1000\n"
-            "  --drains-map       map, set access and unmap wait for the device\n"
-            "  --faults-page-edits  a page-table edit under running work is a fault (Volta)\n"
-            "  --dependent-launch US  a kernel starts up to so long before the one before it ends\n"
-            "  --mistake byte|order  does something wrong on purpose, which must be found: one\n"
-            "                     byte is changed; streams use blocks without a word to berm\n"
-            "  --expect-hazard    exit status 0 if the device saw a hazard, else 1\n"
-            "  --json             one JSON object on standard output\n",
-    .help_more = cli_stress_adversary_help,
+            "  --audit-every N    an audit of all invariants every N operations, 0 for none; "
+            "1000\n" CLI_SWITCH_HELP(
+                "256K") "  --mistake byte|order  does something wrong on purpose, which must be "
+                        "found: one\n"
+                        "                     byte is changed; streams use blocks without a word "
+                        "to berm\n"
+                        "  --expect-hazard    exit status 0 if the device saw a hazard, else 1\n"
+                        "  --json             one JSON object on standard output\n",
+    .help_more = help_more,
     .run = stress_run,
 };

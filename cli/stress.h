@@ -7,4 +7,8 @@
 int cli_stress_adversary(int argc, char **argv);
 void cli_stress_adversary_help(void);
 
+// argv[0] is "traces".
+int cli_stress_traces(int argc, char **argv);
+void cli_stress_traces_help(void);
+
 #endif

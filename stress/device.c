@@ -244,6 +244,7 @@ static int device_sim_configure(const stress_device_options_t *options, char *er
     config->drains_map = options->drains_map ? 1 : 0;
     config->faults_page_edits = options->faults_page_edits ? 1 : 0;
     config->pdl_overlap_ns = options->pdl_overlap_ns;
+    config->stale_map_ns = options->stale_map_ns;
     if (options->granule_bytes != 0)
         config->granule_bytes = options->granule_bytes;
     device_state.asked_bytes = options->capacity_bytes;
@@ -265,6 +266,12 @@ int stress_device_open(const stress_device_options_t *options, char *error, size
     if (!device_state.is_simulated && options->capacity_bytes != 0) {
         (void)snprintf(error, error_capacity,
                        "a capacity can be given to the simulated device only");
+        return -1;
+    }
+    if (!device_state.is_simulated &&
+        (options->drains_map || options->faults_page_edits || options->pdl_overlap_ns != 0 ||
+         options->stale_map_ns != 0)) {
+        (void)snprintf(error, error_capacity, "only the simulated device has such switches");
         return -1;
     }
     if (device_state.is_simulated) {

@@ -83,7 +83,7 @@ typedef struct stress_device_options {
     bool is_strict;      // the first hazard aborts
     // Switches of the simulated device, as simcuda.h has them.
     bool is_backed, drains_map, faults_page_edits;
-    uint64_t pdl_overlap_ns;
+    uint64_t pdl_overlap_ns, stale_map_ns;
     uint64_t granule_bytes; // 0: its default
 } stress_device_options_t;
 

@@ -54,6 +54,7 @@ void stress_replay_options_default(stress_replay_options_t *options) {
         .limit_bytes = UINT64_MAX,
         .repeats = 1,
         .check = STRESS_CHECK_AUDIT,
+        .audit_every = 1,
         .work = {.work_ns = 5000, .host_ns = 4000, .lag_ns = 200000},
     };
 }
@@ -139,10 +140,9 @@ static int replay_survey(replay_t *r) {
 
 // --- checks --------------------------------------------------------------------------------------
 
-static void replay_audit(replay_t *r, uint64_t event) {
+// Reserved by the allocator's word and by the device's.
+static void replay_ledger_check(replay_t *r, uint64_t event) {
     char error[256] = "";
-    if (r->ops->audit != NULL && r->ops->audit(r->allocator, error, sizeof error) != 0)
-        replay_check_failed(r, event, error);
     const stress_simcuda_t *sim = stress_simcuda();
     if (sim == NULL)
         return;
@@ -159,6 +159,14 @@ static void replay_audit(replay_t *r, uint64_t event) {
     replay_check_failed(r, event, error);
 }
 
+static void replay_audit(replay_t *r, uint64_t event) {
+    char error[256] = "";
+    r->result->audits++;
+    if (r->ops->audit != NULL && r->ops->audit(r->allocator, error, sizeof error) != 0)
+        replay_check_failed(r, event, error);
+    replay_ledger_check(r, event);
+}
+
 static void replay_after_event(replay_t *r, uint64_t event) {
     stress_figures_t figures;
     r->ops->figures(r->allocator, &figures);
@@ -172,9 +180,12 @@ static void replay_after_event(replay_t *r, uint64_t event) {
     if (event == r->peak_event)
         r->result->largest_free_at_peak_bytes =
             r->ops->largest_free(r->allocator, stress_work_stream(r->work, r->main_stream));
-    if (r->options->check == STRESS_CHECK_FULL ||
-        (r->options->check == STRESS_CHECK_AUDIT && event % r->audit_every == 0))
+    if (r->options->check == STRESS_CHECK_NONE)
+        return;
+    if (event % r->audit_every == 0)
         replay_audit(r, event);
+    else if (r->options->check == STRESS_CHECK_FULL)
+        replay_ledger_check(r, event);
 }
 
 // --- events --------------------------------------------------------------------------------------
@@ -456,6 +467,8 @@ static void replay_collect(replay_t *r) {
 static void replay_hazards_read(stress_replay_result_t *result, const stress_simcuda_t *sim) {
     simcuda_hazard_t hazard;
     result->hazards = replay_hazards(sim);
+    result->alias_hazards = sim->hazard_count_of(SIMCUDA_HAZARD_ALIAS);
+    result->stale_map_hazards = sim->hazard_count_of(SIMCUDA_HAZARD_STALE_MAP);
     if (result->hazards == 0)
         return;
     (void)snprintf(result->first_hazard, sizeof result->first_hazard,
@@ -516,7 +529,9 @@ int stress_replay(const trace_t *trace, const stress_replay_options_t *options,
     if (r != NULL) {
         *r = (replay_t){.trace = trace, .options = options, .ops = options->ops, .result = result};
         r->addrs = calloc(trace->block_count + 1, sizeof *r->addrs);
-        r->audit_every = trace->event_count / AUDITS_A_REPEAT + 1;
+        r->audit_every = options->check == STRESS_CHECK_FULL
+                             ? berm__max_u64(options->audit_every, 1)
+                             : trace->event_count / AUDITS_A_REPEAT + 1;
         r->clock_cost_ns = clock_cost();
         shadow_init(&r->shadow);
         if (options->ops->alignment_bytes != 0)

@@ -19,7 +19,7 @@
 typedef enum stress_check {
     STRESS_CHECK_NONE,
     STRESS_CHECK_AUDIT, // overlap and alignment always; audit and ledger about 20 times a repeat
-    STRESS_CHECK_FULL,  // audit and ledger after every event
+    STRESS_CHECK_FULL,  // overlap, alignment and ledger after every event, audit by audit_every
 } stress_check_t;
 
 typedef struct stress_replay_options {
@@ -30,6 +30,7 @@ typedef struct stress_replay_options {
     uint64_t capacity_bytes; // of the simulated device; 0: as opened
     uint32_t repeats;
     stress_check_t check;
+    uint64_t audit_every; // events, with STRESS_CHECK_FULL; 1
     bool stops_at_hazard; // the run fails at the event that showed it
     stress_work_options_t work;
     FILE *series; // NULL, or where a line of CSV goes for every event
@@ -69,6 +70,8 @@ typedef struct stress_replay_result {
     uint64_t mappings_peak, va_peak_bytes;
     uint64_t largest_free_end_bytes, largest_free_at_peak_bytes, largest_obtainable_bytes;
     uint64_t hazards, leaked_blocks, check_failures;
+    uint64_t alias_hazards, stale_map_hazards; // of the hazards
+    uint64_t audits;
     char first_hazard[256], first_check_failure[256];
     bool is_simulated; // otherwise hazards, mappings, addresses and waits are not known
     double op_mean_ns;

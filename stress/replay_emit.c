@@ -80,6 +80,9 @@ static void emit_driver(berm_emit_t *emit, const stress_replay_result_t *r) {
 
 static void emit_findings(berm_emit_t *emit, const stress_replay_result_t *r) {
     emit_known(emit, "hazards", r->is_simulated, r->hazards);
+    emit_known(emit, "alias_hazards", r->is_simulated, r->alias_hazards);
+    emit_known(emit, "stale_map_hazards", r->is_simulated, r->stale_map_hazards);
+    berm__emit_u64(emit, "audits", r->audits);
     berm__emit_u64(emit, "leaked_blocks", r->leaked_blocks);
     berm__emit_u64(emit, "check_failures", r->check_failures);
     if (r->hazards > 0)

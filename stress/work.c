@@ -8,6 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/rng.h"
+
+enum {
+    LATE_IN = 4 // one kernel in so many is late, where events are to lag
+};
+
 typedef struct work_side {
     berm_cu_stream_t stream;
     uint32_t block;
@@ -17,6 +23,7 @@ typedef struct work_side {
 
 struct stress_work {
     stress_work_options_t options;
+    berm_rng_t rng;
     berm_cu_stream_t *streams;
     uint64_t *ends_ns; // when each stream's kernels end, as far as the harness knows
     size_t stream_count;
@@ -75,6 +82,7 @@ stress_work_t *stress_work_create(size_t stream_count, const stress_work_options
         return NULL;
     }
     work->options = *options;
+    berm__rng_seed(&work->rng, options->seed);
     size_t slots = stream_count > 0 ? stream_count : 1;
     work->streams = calloc(slots, sizeof(berm_cu_stream_t));
     work->ends_ns = calloc(slots, sizeof *work->ends_ns);
@@ -123,10 +131,18 @@ void stress_work_step(stress_work_t *work) {
     if (sim == NULL)
         return;
     uint64_t now_ns = sim->now_ns() + work->options.host_ns;
-    uint64_t wait_ns = 0;
-    if (work->lag_end_ns > now_ns + work->options.lag_ns)
-        wait_ns = work->lag_end_ns - now_ns - work->options.lag_ns;
+    uint64_t wait_ns = 0, lag_ns = work->options.lag_ns + work->options.event_lag_ns;
+    if (work->lag_end_ns > now_ns + lag_ns)
+        wait_ns = work->lag_end_ns - now_ns - lag_ns;
     sim->advance_ns(work->options.host_ns + wait_ns);
+}
+
+// How long the next kernel takes.
+static uint64_t work_draw_ns(stress_work_t *work) {
+    uint64_t late_ns = work->options.event_lag_ns;
+    if (late_ns == 0 || berm__rng_below(&work->rng, LATE_IN) != 0)
+        return work->options.work_ns;
+    return work->options.work_ns + berm__rng_below(&work->rng, late_ns + 1);
 }
 
 int stress_work_use(stress_work_t *work, uint32_t stream, uint64_t addr, uint64_t size_bytes,
@@ -135,11 +151,12 @@ int stress_work_use(stress_work_t *work, uint32_t stream, uint64_t addr, uint64_
     if (sim == NULL)
         return 0;
     uint64_t now_ns = sim->now_ns(), *end_ns = &work->ends_ns[stream];
-    *end_ns = (*end_ns > now_ns ? *end_ns : now_ns) + work->options.work_ns;
+    const uint64_t work_ns = work_draw_ns(work);
+    *end_ns = (*end_ns > now_ns ? *end_ns : now_ns) + work_ns;
     if (*end_ns > work->lag_end_ns)
         work->lag_end_ns = *end_ns;
     const simcuda_access_t access = {addr, size_bytes, is_write ? 1 : 0};
-    return sim->launch(work->streams[stream], work->options.work_ns, &access, 1);
+    return sim->launch(work->streams[stream], work_ns, &access, 1);
 }
 
 // A side stream that is not in use; NULL if there can be none.

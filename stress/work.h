@@ -6,6 +6,9 @@
 //   - the host computes `host_ns` before each event. Where that is less than the kernels take, the
 //     device falls behind until it lags by `lag_ns`; then the host waits, as a full launch queue
 //     makes it do;
+//   - with `event_lag_ns` one kernel in four takes up to so much longer, drawn from `seed`: events
+//   of
+//     the streams come late and in any order, and the device may lag by so much more;
 //   - a block whose free the recording deferred is used by a kernel on a side stream that ends when
 //     the recording said so (a gate).
 // On a real device there are streams and no kernels. The driver calls made here are counted apart.
@@ -21,6 +24,7 @@ enum {
 
 typedef struct stress_work_options {
     uint64_t work_ns, host_ns, lag_ns;
+    uint64_t event_lag_ns, seed;
 } stress_work_options_t;
 
 typedef struct stress_work stress_work_t;

@@ -152,10 +152,13 @@ static int phys_check(const berm_audit_t *audit) {
         return broken;
     idle += leaving + phys->stray_count;
     idle_granules += phys->leaving_granules;
-    if (phys->stale_mappings != audit->sums.stale_mappings)
+    if (phys->stale_mappings != audit->sums.stale_mappings ||
+        phys->stale_bytes != audit->sums.stale_bytes)
         return berm__audit_fail(audit, 30, 0,
-                                "%" PRIu64 " mappings are stale, %" PRIu64 " are counted",
-                                audit->sums.stale_mappings, phys->stale_mappings);
+                                "%" PRIu64 " mappings of %" PRIu64 " bytes are stale, %" PRIu64
+                                " of %" PRIu64 " are counted",
+                                audit->sums.stale_mappings, audit->sums.stale_bytes,
+                                phys->stale_mappings, phys->stale_bytes);
     uint64_t bytes = audit->sums.mapped_bytes + audit->sums.plain_slack_bytes + phys->stray_bytes +
                      (idle_granules << phys->gpu->lg_granule);
     uint64_t mappings = audit->sums.mapped_handles - audit->sums.plain_handles;

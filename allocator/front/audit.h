@@ -12,7 +12,7 @@ typedef struct berm_audit_sums {
     uint64_t mapped_handles, mapped_bytes; // a handle with several views counts as often
     uint64_t extra_views;                  // beyond one for each handle
     uint64_t poisoned_bytes, address_bytes, exported_bytes;
-    uint64_t stale_mappings;
+    uint64_t stale_mappings, stale_bytes;
     uint64_t requested_bytes, allocated_bytes, awaited_bytes, blocks;
     uint64_t plain_handles;
     uint64_t plain_slack_bytes; // of plain allocations, beside their segments

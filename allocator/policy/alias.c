@@ -19,15 +19,25 @@
 
 #include "base/bits.h"
 
-// Stale mappings of a device: beyond, pages move when their work is done, as they do without.
+// Stale mappings of a device: beyond so many, or beyond addresses of as many bytes as the device
+// has memory, pages move when their work is done, as they do without.
 enum {
     STALE_MAPPINGS_MAX = 1 << 14
 };
 
+// How many more granules may become stale.
+static uint64_t stale_room(const berm_device_t *device) {
+    uint64_t most_bytes = device->gpu.memory_bytes, stale_bytes = device->phys.stale_bytes;
+    if (device->phys.stale_mappings >= STALE_MAPPINGS_MAX || stale_bytes >= most_bytes)
+        return 0;
+    return berm__min_u64(STALE_MAPPINGS_MAX - device->phys.stale_mappings,
+                         (most_bytes - stale_bytes) >> device->gpu.lg_granule);
+}
+
 bool berm__alias_is_allowed(const berm_pool_t *pool) {
     return pool->device->remap_is_alias && berm__pool_has_order(pool) &&
            berm__group_may_move(pool->group) && !berm__pool_is_owned(pool) &&
-           pool->device->phys.stale_mappings < STALE_MAPPINGS_MAX;
+           stale_room(pool->device) > 0;
 }
 
 // The handles of a run leave their granules, for the pool, under the ticket of the whole run.
@@ -91,6 +101,7 @@ static berm_status_t range_alias(berm_pool_t *pool, berm_segment_t *segment, ber
     range->as.stale.next = segment->stale;
     range->mappings = run_detach(pool, segment, first, count, ticket);
     segment->stale = range;
+    segment->store->phys->stale_bytes += range->size_bytes;
     *taken += count;
     return BERM_OK;
 }
@@ -116,6 +127,7 @@ static berm_status_t part_alias(berm_pool_t *pool, uint32_t handle_granules, uin
 berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint64_t granules,
                                bool takes_planned, uint64_t *taken) {
     *taken = 0;
+    granules = berm__min_u64(granules, stale_room(pool->device));
     berm__mutex_lock(&pool->lock);
     berm_status_t status = part_alias(pool, handle_granules, granules, false, taken);
     if (status == BERM_OK && takes_planned && pool->is_planned)
@@ -139,6 +151,7 @@ static berm_status_t range_retire(berm_pool_t *pool, berm_segment_t *segment, be
     berm__mutex_lock(&pool->lock);
     if (status == BERM_OK) {
         pool->device->phys.stale_mappings -= range->mappings;
+        pool->device->phys.stale_bytes -= range->size_bytes;
         range->mappings = 0;
     }
     berm__range_unmapped(pool, segment, range, status);

@@ -3,9 +3,9 @@
 //
 // Invariants (docs/invariants.md):
 //   I30  a STALE range is whole granules without handles, in its segment's list once, under a
-//        ticket its stream gave out; stale_mappings of the device is the sum of theirs and of those
-//        that could not be unmapped; a handle is in the `aliased` lists of a pool exactly if it
-//        names them
+//        ticket its stream gave out; stale_mappings and stale_bytes of the device are the sums of
+//        theirs and of those that could not be unmapped; a handle is in the `aliased` lists of a
+//        pool exactly if it names them
 #ifndef BERM_POLICY_ALIAS_H
 #define BERM_POLICY_ALIAS_H
 
@@ -14,7 +14,8 @@
 // Whether free pages of the pool may be mapped a second time before their work is done.
 bool berm__alias_is_allowed(const berm_pool_t *pool);
 // Takes whole free handles of the pool, smallest free run first, up to `granules`, into its aliased
-// ones, whether their tickets have passed or not; their addresses are stale. Handles of more than
+// ones, whether their tickets have passed or not; their addresses are stale. Fewer at the bounds on
+// what is stale, which one handle may exceed. Handles of more than
 // `handle_granules` are left, and those of plans' arenas unless it `takes_planned`, last of all.
 // *taken is how many granules. OUT_OF_HOST_MEMORY. Locked; calls no driver.
 berm_status_t berm__alias_take(berm_pool_t *pool, uint32_t handle_granules, uint64_t granules,

@@ -238,6 +238,7 @@ static void stale_unmap(berm_device_t *device, berm_segment_t *segment) {
             result = BERM_DRV_CALL(device->gpu.drv, UNMAP, mem_unmap,
                                    segment->base + range->start_bytes, range->size_bytes);
         device->phys.stale_mappings -= range->mappings;
+        device->phys.stale_bytes -= range->size_bytes;
     }
     segment->stale = NULL;
 }

@@ -72,6 +72,7 @@ typedef struct berm_phys {
     uint64_t handle_count;
     uint64_t mapping_count, mapping_peak;
     uint64_t stale_mappings; // of addresses whose pages have moved on; not in mapping_count
+    uint64_t stale_bytes;    // of those addresses
     uint64_t moved_bytes, split_bytes; // given another address; released and created in pieces
     uint64_t exported_bytes;           // of handles that were exported
     // Exported handles that are mapped nowhere: idle for nobody, they go back to the driver.

@@ -11,6 +11,7 @@
 
 #include "graph.h"
 #include "ipc.h"
+#include "module.h"
 #include "pool.h"
 
 // --- the current one -----------------------------------------------------------------------------
@@ -105,6 +106,7 @@ void sim_context_destroy(sim_context_t *context) {
     sim_wait_context(context);
     sim_effects_run();
     sim_execs_forget(context);
+    sim_modules_forget(context);
     sim_malloc_free_all(context);
     context_destroy_events(context);
     while (!berm__list_is_empty(&context->streams)) {

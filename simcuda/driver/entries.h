@@ -7,6 +7,7 @@
 
 #include "base/cuda_abi.h"
 #include "base/defs.h"
+#include "module_abi.h"
 
 typedef berm_cu_result_t (*sim_device_get_pci_bus_id_fn)(char *, int, berm_cu_device_t);
 typedef berm_cu_result_t (*sim_device_get_by_pci_bus_id_fn)(berm_cu_device_t *, const char *);

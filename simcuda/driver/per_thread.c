@@ -140,3 +140,30 @@ berm_cu_result_t cuStreamUpdateCaptureDependencies_v2_ptsz(berm_cu_stream_t stre
                                                            unsigned flags) {
     return cuStreamUpdateCaptureDependencies_v2(twin(stream), nodes, edges, count, flags);
 }
+
+berm_cu_result_t cuLaunchKernel_ptsz(sim_cu_function_t function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned shared_bytes,
+                                     berm_cu_stream_t stream, void **parameters, void **extra) {
+    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+                          twin(stream), parameters, extra);
+}
+
+berm_cu_result_t cuLaunchCooperativeKernel_ptsz(sim_cu_function_t function, unsigned grid_x,
+                                                unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                                unsigned block_y, unsigned block_z,
+                                                unsigned shared_bytes, berm_cu_stream_t stream,
+                                                void **parameters) {
+    return cuLaunchCooperativeKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                                     shared_bytes, twin(stream), parameters);
+}
+
+berm_cu_result_t cuLaunchKernelEx_ptsz(const sim_cu_launch_config_t *config,
+                                       sim_cu_function_t function, void **parameters,
+                                       void **extra) {
+    if (config == NULL)
+        return cuLaunchKernelEx(NULL, function, parameters, extra);
+    sim_cu_launch_config_t with_twin = *config;
+    with_twin.stream = twin(config->stream);
+    return cuLaunchKernelEx(&with_twin, function, parameters, extra);
+}

@@ -309,6 +309,7 @@ typedef struct sim_state {
     simcuda_ledger_t ledgers[SIM_LEDGERS];
     simcuda_ledger_t ledger_all;
     sim_table_t contexts, streams, events, graphs, execs, memories, pools;
+    sim_table_t modules, functions, linkers;
     berm_list_t context_list, captures, gates, callbacks, faults, opened, pool_list;
     // order
     sim_stream_slot_t *slots;
@@ -506,6 +507,8 @@ sim_callback_t *sim_callback_take(void);
 // Work on a stream, or a step of its capture.
 int sim_work_launch(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
                     size_t count);
+// A kernel that nobody can run; duration 0: what the configuration says. It costs a launch.
+int sim_kernel_launch(sim_stream_t *stream, uint64_t duration_ns);
 // Work on a stream that does not capture.
 int sim_work_issue(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
                    size_t count);

@@ -11,6 +11,7 @@
 
 #include "backing.h"
 #include "graph.h"
+#include "module.h"
 #include "pool.h"
 
 enum {
@@ -200,6 +201,9 @@ static void state_empty(void) {
     sim_table_init(&sim.execs, SIM_KIND_EXEC);
     sim_table_init(&sim.pools, SIM_KIND_POOL);
     sim_table_init(&sim.memories, SIM_KIND_MEMORY);
+    sim_table_init(&sim.modules, SIM_KIND_MODULE);
+    sim_table_init(&sim.functions, SIM_KIND_FUNCTION);
+    sim_table_init(&sim.linkers, SIM_KIND_LINKER);
     berm__list_init(&sim.context_list);
     berm__list_init(&sim.captures);
     berm__list_init(&sim.gates);
@@ -290,6 +294,8 @@ void sim_state_destroy(void) {
         free(context);
     }
     state_free_objects();
+    sim_modules_clear();
+    sim_linkers_clear();
     sim_faults_destroy();
     sim_table_clear(&sim.contexts);
     sim_table_clear(&sim.streams);

@@ -17,6 +17,9 @@ typedef enum sim_kind {
     SIM_KIND_POOL,
     SIM_KIND_STEP, // of a graph: not in a table
     SIM_KIND_MEMORY,
+    SIM_KIND_MODULE,   // and libraries
+    SIM_KIND_FUNCTION, // and kernels
+    SIM_KIND_LINKER,
 } sim_kind_t;
 
 typedef struct sim_slot {

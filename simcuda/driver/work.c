@@ -103,19 +103,23 @@ int simcuda_launch(void *stream_handle, uint64_t duration_ns, const simcuda_acce
     return sim_leave(result);
 }
 
+int sim_kernel_launch(sim_stream_t *stream, uint64_t duration_ns) {
+    simcuda_cost_t cost = {.base_ns = sim.config.launch_ns};
+    sim_issue_t issue = {.duration_ns = duration_ns != 0 ? duration_ns : sim.config.kernel_ns,
+                         .is_kernel = true};
+    sim_charge(&cost, 0, 0);
+    int result = sim_work_launch(stream, &issue, NULL, 0);
+    sim.counters.kernels += result == BERM_CU_SUCCESS;
+    return result;
+}
+
 int simcuda_launch_kernel(void *stream_handle, uint64_t duration_ns) {
     int result;
     if (!sim_lock())
         return BERM_CU_NOT_INITIALIZED;
     sim_stream_t *stream = launch_stream(stream_handle, &result);
-    if (stream != NULL) {
-        simcuda_cost_t cost = {.base_ns = sim.config.launch_ns};
-        sim_issue_t issue = {.duration_ns = duration_ns != 0 ? duration_ns : sim.config.kernel_ns,
-                             .is_kernel = true};
-        sim_charge(&cost, 0, 0);
-        result = sim_work_launch(stream, &issue, NULL, 0);
-        sim.counters.kernels += result == BERM_CU_SUCCESS;
-    }
+    if (stream != NULL)
+        result = sim_kernel_launch(stream, duration_ns);
     return sim_leave(result);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own declarations of the part of the CUDA 13 runtime's binary interface that the stand-in
-// libcudart.so.13 has (x86-64 Linux). Names are ours, so that this file and cuda_runtime_api.h can
-// be included together: stress/real/check_abi.cpp compares every size, offset and value.
+// Our own declarations of the part of the CUDA runtime's binary interface that the stand-ins
+// libcudart.so.13 and libcudart.so.12 have (x86-64 Linux): CUDART_MAJOR says of which. Names are
+// ours, so that this file and cuda_runtime_api.h can be included together:
+// stress/real/check_abi.cpp compares every size, offset and value.
 //
 // The runtime's error codes are those of the driver (base/cuda_abi.h), as is each handle: a
 // cudaStream_t is a CUstream, and a device's number is its CUdevice.
@@ -9,6 +10,10 @@
 #define SIMCUDA_RUNTIME_CUDART_ABI_H
 
 #include <stddef.h>
+
+#ifndef CUDART_MAJOR
+#define CUDART_MAJOR 13
+#endif
 
 typedef int cudart_error_t; // cudaError_t
 
@@ -52,7 +57,9 @@ typedef struct cudart_pointer_attributes {
     int device;
     void *device_pointer;
     void *host_pointer;
+#if CUDART_MAJOR >= 13
     long reserved[8];
+#endif
 } cudart_pointer_attributes_t; // cudaPointerAttributes
 
 struct CUstream_st; // what cudaStream_t points to
@@ -102,15 +109,31 @@ typedef struct cudart_device_prop {
     int max_threads_per_block;
     int max_threads_dim[3];
     int max_grid_size[3];
+#if CUDART_MAJOR < 13
+    int clock_rate;
+#endif
     size_t total_const_mem;
     int major;
     int minor;
     size_t texture_alignment;
     size_t texture_pitch_alignment;
+#if CUDART_MAJOR < 13
+    int device_overlap;
+#endif
     int multi_processor_count;
+#if CUDART_MAJOR < 13
+    int kernel_exec_timeout_enabled;
+#endif
     int integrated;
     int can_map_host_memory;
-    int textures_and_surfaces[39]; // maxTexture1D to maxSurfaceCubemapLayered
+#if CUDART_MAJOR < 13
+    int compute_mode;
+#endif
+#if CUDART_MAJOR < 13
+    int textures_and_surfaces[40]; // maxTexture1D to maxSurfaceCubemapLayered
+#else
+    int textures_and_surfaces[39]; // the same without maxTexture1DLinear
+#endif
     size_t surface_alignment;
     int concurrent_kernels;
     int ecc_enabled;
@@ -120,6 +143,9 @@ typedef struct cudart_device_prop {
     int tcc_driver;
     int async_engine_count;
     int unified_addressing;
+#if CUDART_MAJOR < 13
+    int memory_clock_rate;
+#endif
     int memory_bus_width;
     int l2_cache_size;
     int persisting_l2_cache_max_size;
@@ -133,11 +159,17 @@ typedef struct cudart_device_prop {
     int is_multi_gpu_board;
     int multi_gpu_board_group_id;
     int host_native_atomic_supported;
+#if CUDART_MAJOR < 13
+    int single_to_double_precision_perf_ratio;
+#endif
     int pageable_memory_access;
     int concurrent_managed_access;
     int compute_preemption_supported;
     int can_use_host_pointer_for_registered_mem;
     int cooperative_launch;
+#if CUDART_MAJOR < 13
+    int cooperative_multi_device_launch;
+#endif
     size_t shared_mem_per_block_optin;
     int pageable_memory_access_uses_host_page_tables;
     int direct_managed_mem_access_from_host;
@@ -157,6 +189,9 @@ typedef struct cudart_device_prop {
     int ipc_event_supported;
     int cluster_launch;
     int unified_function_pointers;
+#if CUDART_MAJOR < 13
+    int reserved[63];
+#else
     int device_numa_config;
     int device_numa_id;
     int mps_enabled;
@@ -165,6 +200,7 @@ typedef struct cudart_device_prop {
     unsigned gpu_pci_subsystem_id;
     int host_numa_multinode_ipc_supported;
     int reserved[56];
+#endif
 } cudart_device_prop_t; // cudaDeviceProp
 
 #endif

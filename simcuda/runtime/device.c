@@ -11,7 +11,7 @@
 
 enum {
     DEVICE_NOT_CHOSEN = -1,
-    RUNTIME_VERSION = 13000,
+    RUNTIME_VERSION = CUDART_MAJOR < 13 ? 12090 : 13000, // what cudart_abi.h was compared with
 };
 
 static _Thread_local int thread_device = DEVICE_NOT_CHOSEN;

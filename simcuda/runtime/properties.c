@@ -68,6 +68,19 @@ static void properties_of_model(cudart_device_prop_t *p) {
     p->local_l1_cache_supported = 1;
 }
 
+// What CUDA 13 took out of the structure.
+static void properties_of_12(cudart_device_prop_t *p, int device) {
+#if CUDART_MAJOR < 13
+    p->clock_rate = attribute(BERM_CU_ATTR_CLOCK_RATE, device);
+    p->memory_clock_rate = attribute(BERM_CU_ATTR_MEMORY_CLOCK_RATE, device);
+    p->compute_mode = attribute(BERM_CU_ATTR_COMPUTE_MODE, device);
+    p->device_overlap = p->async_engine_count > 0;
+#else
+    (void)p;
+    (void)device;
+#endif
+}
+
 cudart_error_t cudaGetDeviceProperties(cudart_device_prop_t *prop, int device) {
     if (prop == NULL)
         return rt_finish(BERM_CU_INVALID_VALUE);
@@ -84,5 +97,6 @@ cudart_error_t cudaGetDeviceProperties(cudart_device_prop_t *prop, int device) {
     properties_of_attributes(prop, device);
     properties_of_launches(prop, device);
     properties_of_model(prop);
+    properties_of_12(prop, device);
     return result;
 }

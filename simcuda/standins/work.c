@@ -8,7 +8,7 @@
 #include "simcuda/include/simcuda.h"
 #include "simcuda/standins/standin.h"
 
-// How long a library's call keeps its stream busy: an assumed figure, docs/simcuda.md says so.
+// How long a library's call keeps its stream busy: an assumed figure, docs/standins.md says so.
 static const uint64_t WORK_NS = 20000;
 
 // The counters of the driver; absent from one that is older than they are.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compared at setup, where CUDA's headers are at hand: our own declarations of the runtime's binary
-// interface (simcuda/runtime/cudart_abi.h) with the real ones. It compiles or it does not.
+// interface (simcuda/runtime/cudart_abi.h) with the real ones, of CUDA 13 or 12 as the headers are.
+// It compiles or it does not.
 #include <cstddef>
 
 #include <cuda_runtime_api.h>
 
+#define CUDART_MAJOR (CUDART_VERSION / 1000)
 #include "simcuda/runtime/cudart_abi.h"
 
 #define SAME_OFFSET(ours, field, theirs, name)                                                     \
@@ -23,7 +25,11 @@ SAME_OFFSET(cudart_func_attributes_t, registers, cudaFuncAttributes, numRegs);
 SAME_OFFSET(cudart_func_attributes_t, binary_version, cudaFuncAttributes, binaryVersion);
 SAME_OFFSET(cudart_func_attributes_t, max_dynamic_shared_bytes, cudaFuncAttributes,
             maxDynamicSharedSizeBytes);
+#if CUDART_MAJOR < 13
+SAME_OFFSET(cudart_func_attributes_t, reserved, cudaFuncAttributes, reserved);
+#else
 SAME_OFFSET(cudart_func_attributes_t, reserved, cudaFuncAttributes, reserved0);
+#endif
 SAME_VALUE(CUDART_INVALID_CONFIGURATION, cudaErrorInvalidConfiguration);
 SAME_VALUE(CUDART_INVALID_PITCH, cudaErrorInvalidPitchValue);
 SAME_VALUE(CUDART_INVALID_SYMBOL, cudaErrorInvalidSymbol);
@@ -33,7 +39,7 @@ SAME_VALUE(CUDART_HOST_MEMORY_ALREADY_REGISTERED, cudaErrorHostMemoryAlreadyRegi
 SAME_VALUE(CUDART_HOST_MEMORY_NOT_REGISTERED, cudaErrorHostMemoryNotRegistered);
 SAME_VALUE(CUDART_USER_OBJECT_NO_DESTRUCTOR_SYNC, cudaUserObjectNoDestructorSync);
 SAME_VALUE(CUDART_GRAPH_USER_OBJECT_MOVE, cudaGraphUserObjectMove);
-static_assert(CUDART_VERSION / 1000 == 13, "the stand-in is of CUDA 13");
+static_assert(CUDART_MAJOR == 13 || CUDART_MAJOR == 12, "the stand-ins are of CUDA 13 and 12");
 
 SAME_OFFSET(cudart_pointer_attributes_t, type, cudaPointerAttributes, type);
 SAME_OFFSET(cudart_pointer_attributes_t, device, cudaPointerAttributes, device);
@@ -68,7 +74,26 @@ SAME_PROP(shared_mem_per_block_optin, sharedMemPerBlockOptin);
 SAME_PROP(reserved_shared_mem_per_block, reservedSharedMemPerBlock);
 SAME_PROP(memory_pools_supported, memoryPoolsSupported);
 SAME_PROP(gpu_direct_rdma_supported, gpuDirectRDMASupported);
+SAME_PROP(regs_per_block, regsPerBlock);
+SAME_PROP(texture_alignment, textureAlignment);
+SAME_PROP(texture_pitch_alignment, texturePitchAlignment);
+SAME_PROP(memory_bus_width, memoryBusWidth);
+SAME_PROP(ecc_enabled, ECCEnabled);
+SAME_PROP(pageable_memory_access, pageableMemoryAccess);
+SAME_PROP(max_blocks_per_multi_processor, maxBlocksPerMultiProcessor);
+SAME_PROP(unified_function_pointers, unifiedFunctionPointers);
+SAME_PROP(reserved, reserved);
+#if CUDART_MAJOR < 13
+SAME_PROP(clock_rate, clockRate);
+SAME_PROP(device_overlap, deviceOverlap);
+SAME_PROP(kernel_exec_timeout_enabled, kernelExecTimeoutEnabled);
+SAME_PROP(compute_mode, computeMode);
+SAME_PROP(memory_clock_rate, memoryClockRate);
+SAME_PROP(single_to_double_precision_perf_ratio, singleToDoublePrecisionPerfRatio);
+SAME_PROP(cooperative_multi_device_launch, cooperativeMultiDeviceLaunch);
+#else
 SAME_PROP(host_numa_multinode_ipc_supported, hostNumaMultinodeIpcSupported);
+#endif
 
 SAME_VALUE(CUDART_MEMORY_UNREGISTERED, cudaMemoryTypeUnregistered);
 SAME_VALUE(CUDART_MEMORY_HOST, cudaMemoryTypeHost);

@@ -8,7 +8,8 @@ import tempfile
 
 import lint
 
-HEADERS = ("allocator/base/cuda_abi.h", "stress/calibrate/module_abi.h")
+HEADERS = ("allocator/base/cuda_abi.h", "stress/calibrate/module_abi.h",
+           "simcuda/driver/module_abi.h")
 SYMBOL = re.compile(r"\b(cu[A-Z]\w*), (\d+)")
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares allocator/base/cuda_abi.h and stress/calibrate/module_abi.h with the CUDA toolkit's
-// cuda.h: sizes, offsets, values and, by FUNCTION lines that check_cuda_abi.py makes from the
-// header's comments, every function type. It is only compiled, never run; C++ because templates can
-// take function types apart.
+// Compares allocator/base/cuda_abi.h, stress/calibrate/module_abi.h and simcuda/driver/module_abi.h
+// with the CUDA toolkit's cuda.h: sizes, offsets, values and, by FUNCTION lines that
+// check_cuda_abi.py makes from the header's comments, every function type. It is only compiled,
+// never run; C++ because templates can take function types apart.
 #include <cstddef>
 #include <type_traits>
 
@@ -10,6 +10,7 @@
 #include <cudaTypedefs.h>
 
 #include "base/cuda_abi.h"
+#include "simcuda/driver/module_abi.h"
 #include "stress/calibrate/module_abi.h"
 
 // --- functions: same number of arguments; each of the same kind (pointer or not) and size -----
@@ -87,6 +88,17 @@ MEMBER(berm_cu_mem_prop_t, alloc_flags.gpu_direct_rdma_capable, CUmemAllocationP
 MEMBER(berm_cu_mem_prop_t, alloc_flags.usage, CUmemAllocationProp, allocFlags.usage);
 static_assert(std::is_same_v<stress_cu_module_t, CUmodule>);
 static_assert(std::is_same_v<stress_cu_function_t, CUfunction>);
+static_assert(std::is_same_v<sim_cu_module_t, CUmodule>);
+static_assert(std::is_same_v<sim_cu_function_t, CUfunction>);
+static_assert(std::is_same_v<sim_cu_kernel_t, CUkernel>);
+static_assert(std::is_same_v<sim_cu_library_t, CUlibrary>);
+static_assert(std::is_same_v<sim_cu_linker_t, CUlinkState>);
+TYPE(sim_cu_launch_config_t, CUlaunchConfig);
+MEMBER(sim_cu_launch_config_t, block_x, CUlaunchConfig, blockDimX);
+MEMBER(sim_cu_launch_config_t, shared_bytes, CUlaunchConfig, sharedMemBytes);
+MEMBER(sim_cu_launch_config_t, stream, CUlaunchConfig, hStream);
+MEMBER(sim_cu_launch_config_t, attributes, CUlaunchConfig, attrs);
+MEMBER(sim_cu_launch_config_t, attribute_count, CUlaunchConfig, numAttrs);
 TYPE(stress_cu_launch_attribute_t, CUlaunchAttribute);
 MEMBER(stress_cu_launch_attribute_t, id, CUlaunchAttribute, id);
 MEMBER(stress_cu_launch_attribute_t, value, CUlaunchAttribute, value);
@@ -135,6 +147,9 @@ RESULT(PRIMARY_CONTEXT_ACTIVE);
 RESULT(CONTEXT_IS_DESTROYED);
 RESULT(TOO_MANY_PEERS);
 RESULT(LAUNCH_FAILED);
+RESULT(COOPERATIVE_LAUNCH_TOO_LARGE);
+RESULT(INVALID_IMAGE);
+RESULT(FILE_NOT_FOUND);
 RESULT(NOT_PERMITTED);
 RESULT(NOT_SUPPORTED);
 RESULT(SYSTEM_NOT_READY);
@@ -150,6 +165,15 @@ RESULT(STREAM_CAPTURE_WRONG_THREAD);
 RESULT(TIMEOUT);
 RESULT(UNKNOWN);
 
+VALUE(BERM_CU_FUNC_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+VALUE(BERM_CU_FUNC_SHARED_BYTES, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+VALUE(BERM_CU_FUNC_REGISTERS, CU_FUNC_ATTRIBUTE_NUM_REGS);
+VALUE(BERM_CU_FUNC_PTX_VERSION, CU_FUNC_ATTRIBUTE_PTX_VERSION);
+VALUE(BERM_CU_FUNC_BINARY_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION);
+VALUE(BERM_CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+VALUE(BERM_CU_FUNC_PREFERRED_SHARED_CARVEOUT, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
+VALUE(BERM_CU_FUNC_CLUSTER_MUST_BE_SET, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET);
+VALUE(BERM_CU_FUNC_ATTRIBUTES, CU_FUNC_ATTRIBUTE_MAX);
 VALUE(STRESS_CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC,
       CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 

@@ -1,33 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in libcudart.so.13: thin over the driver, every out parameter written, and what it does
-// not have says so. Loaded by path, as a program of the user's gets it.
-#include <criterion/criterion.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "simcuda.h"
-#include "simcuda/runtime/cudart.h"
-
-static void *library;
-
-static void library_open(void) {
-    char path[4096];
-    const char *folder = getenv("BERM_LIBDIR");
-    (void)snprintf(path, sizeof path, "%s/simcuda/libcudart.so.13", folder != NULL ? folder : ".");
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    cr_assert(library != NULL, "%s", dlerror());
-}
-
-// A variable of the function's own type, filled with its address in the library.
-#define FUNCTION(name)                                                                             \
-    __typeof__(&name) name##_;                                                                     \
-    {                                                                                              \
-        void *found_ = dlvsym(library, #name, "libcudart.so.13");                                  \
-        cr_assert(found_ != NULL, "no " #name);                                                    \
-        memcpy(&name##_, &found_, sizeof found_);                                                  \
-    }
+// The stand-in runtime: thin over the driver, every out parameter written, and what it does not
+// have says so. test_cudart12.c has the same for the other library.
+#include "tests/simcuda/cudart_test.h"
 
 TestSuite(cudart, .init = library_open);
 
@@ -99,7 +73,7 @@ Test(cudart, properties_of_the_device) {
     cr_assert(cudaGetDeviceProperties_(&prop, 0) == 0);
     cr_assert(prop.total_global_mem == (size_t)80 << 30);
     cr_assert(prop.major == 9 && prop.warp_size == 32 && prop.name[0] != '\0');
-    for (int i = 0; i < 56; i++)
+    for (size_t i = 0; i < sizeof prop.reserved / sizeof *prop.reserved; i++)
         cr_assert(prop.reserved[i] == 0);
     cr_assert(cudaGetDeviceProperties_(&prop, 7) == 101);
     cr_assert(cudaSetDevice_(7) == 101);

@@ -1,33 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels, graphs, pools and registered memory of the stand-in runtime, as programs compiled with
 // nvcc use them.
-#include <criterion/criterion.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "simcuda.h"
-#include "simcuda/runtime/cudart.h"
-
-static void *library;
-
-static void library_open(void) {
-    char path[4096];
-    const char *folder = getenv("BERM_LIBDIR");
-    (void)snprintf(path, sizeof path, "%s/simcuda/libcudart.so.13", folder != NULL ? folder : ".");
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    cr_assert(library != NULL, "%s", dlerror());
-}
-
-// A variable of the function's own type, filled with its address in the library.
-#define FUNCTION(name)                                                                             \
-    __typeof__(&name) name##_;                                                                     \
-    {                                                                                              \
-        void *found_ = dlvsym(library, #name, "libcudart.so.13");                                  \
-        cr_assert(found_ != NULL, "no " #name);                                                    \
-        memcpy(&name##_, &found_, sizeof found_);                                                  \
-    }
+#include "tests/simcuda/cudart_test.h"
 
 static const cudart_dim3_t one = {1, 1, 1};
 static char add_kernel, spin, variable; // host functions are known by their addresses only
@@ -285,4 +259,23 @@ Test(cudart_launch, callbacks_rows_and_registered_memory) {
     simcuda_counters_t counters;
     simcuda_counters_read(&counters);
     cr_assert(counters.host_reads == 4 && counters.host_read_bytes == 4 * 32);
+}
+
+Test(cudart_launch, libraries_are_the_drivers) {
+    FUNCTION(cudaLibraryLoadData)
+    FUNCTION(cudaLibraryGetKernel)
+    FUNCTION(cudaLibraryUnload)
+    FUNCTION(cudaLaunchKernel)
+    static const char ptx[] = ".version 8.0\n.visible .entry scale() { ret; }\n";
+    sim_cu_library_t loaded = NULL;
+    sim_cu_kernel_t kernel = NULL;
+    cr_assert(cudaLibraryLoadData_(NULL, ptx, NULL, NULL, 0, NULL, NULL, 0) ==
+              BERM_CU_INVALID_VALUE);
+    cr_assert(cudaLibraryLoadData_(&loaded, ptx, NULL, NULL, 0, NULL, NULL, 0) == 0);
+    cr_assert(cudaLibraryGetKernel_(&kernel, loaded, "scale") == 0 && kernel != NULL);
+    cr_assert(cudaLaunchKernel_(kernel, one, one, NULL, 0, NULL) == 0);
+    cr_assert(cudaLibraryGetKernel_(&kernel, loaded, "shift") == BERM_CU_NOT_FOUND);
+    cr_assert(kernel == NULL);
+    cr_assert(cudaLibraryUnload_(loaded) == 0);
+    cr_assert(cudaLibraryUnload_(loaded) == BERM_CU_INVALID_HANDLE);
 }

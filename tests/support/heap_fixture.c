@@ -84,6 +84,10 @@ static void device_make(const heap_fixture_options_t *options) {
     config.memory_bytes = options->memory_bytes != 0 ? options->memory_bytes : (uint64_t)256 << 20;
     if (options->granule_bytes != 0)
         config.granule_bytes = options->granule_bytes;
+    if (options->address_bytes != 0)
+        config.address_bytes = options->address_bytes;
+    config.mappings_max = options->mappings_max;
+    config.handles_max = options->handles_max;
     config.is_strict = !options->is_lenient;
     config.has_ctx_event = !options->lacks_ctx_event;
     config.is_backed = options->is_backed;

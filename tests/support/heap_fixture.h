@@ -20,17 +20,19 @@
 #include "simcuda.h"
 
 typedef struct heap_fixture_options {
-    uint64_t memory_bytes;  // of each device; 0: 256 MiB
-    uint64_t granule_bytes; // 0: 2 MiB
-    int devices;            // 0: 1
-    int is_lenient;         // 1: hazards are counted, and do not abort
-    int lacks_ctx_event;    // 1: a driver without cuCtxRecordEvent
-    int is_backed;          // 1: memory has contents
-    int lacks_peers;        // 1: no device has access to another's memory
-    int lacks_vmm;          // 1: a device without virtual memory management
-    int stays_stopped;      // 1: berm_init is left to the test
-    int has_caches;         // 1: threads cache what they free; off, so that a free shows at once
-    const char *berm;       // more options for berm_init, "key:value,..."; NULL: none
+    uint64_t memory_bytes;              // of each device; 0: 256 MiB
+    uint64_t granule_bytes;             // 0: 2 MiB
+    int devices;                        // 0: 1
+    uint64_t address_bytes;             // that can be reserved; 0: simcuda's default
+    uint64_t mappings_max, handles_max; // ceilings of the driver; 0: none
+    int is_lenient;                     // 1: hazards are counted, and do not abort
+    int lacks_ctx_event;                // 1: a driver without cuCtxRecordEvent
+    int is_backed;                      // 1: memory has contents
+    int lacks_peers;                    // 1: no device has access to another's memory
+    int lacks_vmm;                      // 1: a device without virtual memory management
+    int stays_stopped;                  // 1: berm_init is left to the test
+    int has_caches;   // 1: threads cache what they free; off, so that a free shows at once
+    const char *berm; // more options for berm_init, "key:value,..."; NULL: none
 } heap_fixture_options_t;
 
 // NULL is all defaults. May be called again after heap_fixture_end.

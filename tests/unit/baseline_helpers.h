@@ -29,7 +29,7 @@ static inline void open_modelled(uint64_t capacity_bytes, double headroom_pct, c
 }
 
 static inline void open_device(uint64_t capacity_bytes, const char *conf) {
-    const stress_work_options_t modelled = {5000, 4000, 200000};
+    const stress_work_options_t modelled = {.work_ns = 5000, .host_ns = 4000, .lag_ns = 200000};
     open_modelled(capacity_bytes, -1, conf, &modelled);
 }
 

@@ -218,6 +218,7 @@ Test(alias, I30_stale_ranges_and_aliased_handles) {
     BREAKS(stale->as.stale.ticket, pool->stream->open_ticket + 1);
     BREAKS(stale->mappings, stale->mappings + 1);
     BREAKS(pool->device->phys.stale_mappings, 0);
+    BREAKS(pool->device->phys.stale_bytes, 0);
     BREAKS(pool->aliased.small_count, pool->aliased.small_count + 1);
     berm_phys_handle_t *handle =
         BERM_CONTAINER_OF(pool->aliased.small.next, berm_phys_handle_t, link);

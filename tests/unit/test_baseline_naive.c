@@ -11,7 +11,8 @@
 
 // Every block is written for a millisecond: pages that move without a wait would be a hazard.
 static void open_headroom(uint64_t capacity_bytes, double headroom_pct, const char *conf) {
-    const stress_work_options_t modelled = {1000000, 4000, 1000000000};
+    const stress_work_options_t modelled = {
+        .work_ns = 1000000, .host_ns = 4000, .lag_ns = 1000000000};
     open_modelled(capacity_bytes, headroom_pct, conf, &modelled);
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The smallest memory and the largest batch with which a program ends: by running it again.
+//
+// Memory: between the most that it had requested at once, which no device can do without, and what
+// the first run had reserved; to 2 MiB, the granule, where programs end or not for reasons that
+// change with the last granule anyway. Batch: doubled until it does not fit, and then between.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "cli/shadow.h"
+
+#define GRANULE BERM_MIB(2)
+
+enum {
+    BATCH_MOST = 1 << 24,
+};
+
+// 1: it ended; 0: out of memory; -1: another failure.
+static int trial(shadow_server_t *server, const char *allocator, uint64_t memory_bytes) {
+    int status = shadow_server_run(server, allocator, memory_bytes, "trial");
+    return status == CLI_OK ? 1 : status == CLI_FINDING ? 0 : -1;
+}
+
+bool shadow_fit_memory(const shadow_arguments_t *a, shadow_server_t *server, shadow_run_t *run) {
+    uint64_t context = shadow_context_bytes(run), tries = 0;
+    uint64_t low = shadow_largest(run, "peak_requested_bytes") / GRANULE; // one less does not do
+    uint64_t high = shadow_largest(run, "peak_reserved_bytes") / GRANULE + 1;
+    char what[64];
+    (void)snprintf(what, sizeof what, "%s: the smallest memory", run->allocator);
+    for (int result; high < (UINT64_C(1) << 30); high += high / 8 + 1) {
+        cli_progress(what, tries++, 12);
+        result = trial(server, run->allocator, high * GRANULE + context);
+        if (result > 0)
+            break;
+        if (result < 0)
+            return cli_fail(a->command, "the program failed on a smaller device") == CLI_OK;
+        low = high;
+    }
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        cli_progress(what, tries++, 12);
+        int result = trial(server, run->allocator, middle * GRANULE + context);
+        if (result < 0)
+            return cli_fail(a->command, "the program failed on a device of %" PRIu64 " bytes",
+                            middle * GRANULE + context) == CLI_OK;
+        if (result > 0)
+            high = middle;
+        else
+            low = middle;
+    }
+    cli_progress_end();
+    run->least_bytes = high * GRANULE;
+    return true;
+}
+
+// --- the batch -----------------------------------------------------------------------------------
+
+static void arguments_free(char **arguments) {
+    for (size_t i = 0; arguments != NULL && arguments[i] != NULL; i++)
+        free(arguments[i]);
+    free(arguments);
+}
+
+// The program's arguments with a number for each {}; NULL: no memory.
+static char **arguments_with(char **program, uint64_t number) {
+    size_t count = 0;
+    while (program[count] != NULL)
+        count++;
+    char **made = calloc(count + 1, sizeof *made);
+    for (size_t i = 0; made != NULL && i < count; i++) {
+        const char *hole = strstr(program[i], "{}");
+        size_t capacity = strlen(program[i]) + 24;
+        made[i] = malloc(capacity);
+        if (made[i] == NULL) {
+            arguments_free(made);
+            return NULL;
+        }
+        if (hole == NULL)
+            (void)snprintf(made[i], capacity, "%s", program[i]);
+        else
+            (void)snprintf(made[i], capacity, "%.*s%" PRIu64 "%s", (int)(hole - program[i]),
+                           program[i], number, hole + 2);
+    }
+    return made;
+}
+
+static int batch_trial(const shadow_arguments_t *a, const shadow_run_t *run, uint64_t number) {
+    char **arguments = arguments_with(a->program, number);
+    if (arguments == NULL)
+        return cli_fail(a->command, "no memory") == CLI_OK ? 0 : -1;
+    char what[64];
+    (void)snprintf(what, sizeof what, "%s: %" PRIu64 " for {}", run->allocator, number);
+    cli_progress(what, 0, 1);
+    shadow_server_t *server = shadow_server_start(a, arguments);
+    int result = server == NULL ? -1 : trial(server, run->allocator, a->memory_bytes);
+    shadow_server_stop(server);
+    arguments_free(arguments);
+    if (result < 0)
+        (void)cli_fail(a->command, "the program failed with %" PRIu64 " for {}", number);
+    return result;
+}
+
+bool shadow_fit_batch(const shadow_arguments_t *a, shadow_run_t *run) {
+    uint64_t low = 0, high = 1;
+    for (int result; high <= BATCH_MOST; high *= 2) {
+        result = batch_trial(a, run, high);
+        if (result < 0)
+            return false;
+        if (result == 0)
+            break;
+        low = high;
+    }
+    while (high <= BATCH_MOST && high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        int result = batch_trial(a, run, middle);
+        if (result < 0)
+            return false;
+        if (result > 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    cli_progress_end();
+    run->largest_batch = low;
+    return true;
+}

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hook on `import torch`. Before it, on a simulated device, the stand-ins are loaded; after it
+the allocator is installed and the shadow run begins to look (berm._shadow).
+
+The environment says what is wanted: BERM_SHADOW_FOLDER (a shadow run: where reports go),
+BERM_SHADOW_ALLOCATOR (native, expandable or berm), BERM_RUN=1 (berm on the device there is)."""
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+
+
+def fail(text):
+    """Ends the program with one line, before anything else has run."""
+    print(f"berm: {text}", file=sys.stderr)
+    sys.stderr.flush()
+    folder = os.environ.get("BERM_SHADOW_FOLDER")
+    if folder:
+        with open(os.path.join(folder, "refused"), "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    os._exit(2)
+
+
+class _Loader(importlib.abc.Loader):
+    """torch's own loader, with something after it."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        _after(module)
+
+    def __getattr__(self, name):  # get_code and the like, for runpy and inspect
+        return getattr(self._loader, name)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds torch once, as the others do, and gives it our loader."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            _before()
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def _before():
+    if not os.environ.get("BERM_SHADOW_FOLDER"):
+        return
+    from berm import _standins
+    try:
+        _standins.load(_standins.make(_standins.torch_folder()))
+    except _standins.StandinsError as error:
+        fail(str(error))
+
+
+def _after(torch):
+    if not torch.backends.cuda.is_built():
+        fail(f"torch {torch.__version__} is a build without CUDA")
+    if os.environ.get("BERM_SHADOW_FOLDER"):
+        from berm import _shadow
+        _shadow.begin(torch)
+    else:
+        install(torch)
+
+
+def install(torch):
+    """berm as torch's allocator, by the widest route; ends the program where that cannot be."""
+    from berm import _lib, _subclass
+    try:
+        _subclass.install(torch)
+    except (_lib.BermError, OSError) as error:
+        fail(str(error))
+
+
+def begin():
+    """Waits for `import torch`."""
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shadow run, from `import torch` on: which allocator, what is collected, the report at the end.
+
+SERVER. With BERM_SHADOW_SERVER=IN,OUT (two file descriptors) the process that imports torch goes no
+further itself: for each line `ALLOCATOR MEMORY FOLDER WHAT` that it reads it forks a child, which
+goes on as the program on a device of that memory, and it answers with the child's exit status. So
+that torch is imported once for many runs. Nothing has touched the device before the fork.
+
+The environment, besides _hook's: BERM_SHADOW_WHAT (report, or trial: only whether it ends),
+BERM_SHADOW_VALUES, BERM_SHADOW_STEPS, BERM_SHADOW_SNAPSHOT, BERM_SHADOW_RECORD."""
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+
+from berm import _collect, _hook
+
+_EXIT_SHORTAGE = 1  # of a trial, as of the program by its exception
+
+
+def begin(torch):
+    """Called once, after torch was imported."""
+    server = os.environ.pop("BERM_SHADOW_SERVER", None)
+    if server is not None:
+        _serve(*map(int, server.split(",")))  # returns in a child
+    _choose(torch, os.environ.get("BERM_SHADOW_ALLOCATOR", "native"))
+    _values(torch)
+    steps = int(os.environ.get("BERM_SHADOW_STEPS") or 0)
+    _collect.stop_after(steps)
+    if os.environ.get("BERM_SHADOW_WHAT") == "report":
+        run = _Run(torch)
+        atexit.register(run.end)
+        sys.excepthook = run.excepthook
+    else:
+        sys.excepthook = _trial_excepthook
+
+
+def _serve(commands, answers):
+    with os.fdopen(commands, encoding="utf-8") as lines:
+        for line in iter(lines.readline, ""):
+            allocator, memory, folder, what = line.rstrip("\n").split("\t")
+            child = os.fork()
+            if child == 0:
+                os.close(answers)
+                os.environ.update(BERM_SHADOW_ALLOCATOR=allocator, BERM_SHADOW_FOLDER=folder,
+                                  BERM_SHADOW_WHAT=what)
+                if memory != "0":
+                    os.environ["SIMCUDA_MEMORY"] = memory
+                if what == "trial":
+                    _be_silent()
+                return
+            _, status = os.waitpid(child, 0)
+            os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _be_silent():
+    """What the program prints was printed by its first run."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+
+
+def _choose(torch, allocator):
+    if allocator == "berm":
+        _hook.install(torch)
+    elif allocator == "expandable":
+        setter = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+        if setter is None:
+            setter = torch.cuda.memory._set_allocator_settings
+        setter("expandable_segments:True")
+
+
+def _values(torch):
+    mode = os.environ.get("BERM_SHADOW_VALUES", "small")
+    if mode == "none":
+        return
+    from berm import _values as values
+    values.start(torch, mode)
+
+
+def _is_shortage(kind, error):
+    return kind.__name__ == "OutOfMemoryError" or "CUDA out of memory" in str(error)
+
+
+def _trial_excepthook(kind, error, traceback):
+    if _is_shortage(kind, error):
+        os._exit(_EXIT_SHORTAGE)
+    sys.__excepthook__(kind, error, traceback)
+
+
+class _Run:
+    """One process of a shadow run."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._start = time.monotonic()
+        self._collector = _collect.Collector(torch)
+        self._error = None
+        self._is_written = False
+        self._lock = threading.Lock()
+
+    def excepthook(self, kind, error, traceback):
+        """Keeps what the program died of, and prints it as Python does."""
+        self._error = {"type": kind.__name__, "text": str(error),
+                       "is_shortage": _is_shortage(kind, error)}
+        sys.__excepthook__(kind, error, traceback)
+
+    def end(self):
+        """Writes the report, once, whatever way the program ended."""
+        with self._lock:
+            if self._is_written:
+                return
+            self._is_written = True
+        report = self._collector.finish()
+        report.update(
+            pid=os.getpid(), rank=os.environ.get("RANK"), seconds=time.monotonic() - self._start,
+            torch=self._torch.__version__, error=self._error,
+            allocator=os.environ.get("BERM_SHADOW_ALLOCATOR", "native"))
+        path = os.path.join(os.environ["BERM_SHADOW_FOLDER"], f"report-{os.getpid()}.json")
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        os.replace(path + ".new", path)
