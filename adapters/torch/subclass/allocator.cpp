@@ -230,12 +230,16 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream 
 // --- the rest ------------------------------------------------------------------------------------
 
 void Allocator::init(int device_count) {
-    const std::lock_guard<std::mutex> guard(lock_);
+    std::unique_lock<std::mutex> guard(lock_);
     while (figures_.size() < static_cast<size_t>(device_count)) {
         figures_.push_back(std::make_unique<Figures>());
         fractions_.push_back(1.0);
     }
     device_count_.store(device_count);
+    guard.unlock();
+    const double fraction = Config::memory_fraction();
+    for (int device = 0; fraction < 1 && device < device_count; device++)
+        setMemoryFraction(fraction, static_cast<DeviceIndex>(device));
 }
 
 bool Allocator::initialized() {

@@ -41,6 +41,10 @@ std::size_t Config::divided(std::size_t size) {
     return step == 0 ? floor * 2 : (size + step - 1) / step * step;
 }
 
+double Config::memory_fraction() {
+    return CUDAAllocatorConfig::per_process_memory_fraction();
+}
+
 std::int64_t Config::max_split_bytes() {
     return static_cast<std::int64_t>(AcceleratorAllocatorConfig::max_split_size());
 }

@@ -28,6 +28,7 @@ class Config {
 
     // max_split_size_mb, which berm has no use for; -1: not set.
     static std::int64_t max_split_bytes();
+    static double memory_fraction();
     static c10::cuda::CUDACachingAllocator::AllocatorConfigInfo describe();
 
   private:
