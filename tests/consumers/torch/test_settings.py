@@ -20,7 +20,7 @@ somebody()
 try:
     berm.torch.install()
 except berm.torch.BermError as error:
-    assert "in somebody: torch.zeros" in str(error), error
+    assert ", in somebody:" in str(error), error
     print("named")
 """
 
