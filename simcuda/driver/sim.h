@@ -71,7 +71,7 @@ typedef enum sim_action_kind {
 
 typedef struct sim_action {
     sim_action_kind_t kind;
-    uint8_t value;            // of a fill
+    uint32_t value, width;    // of a fill: `width` bytes of it, 1, 2 or 4, again and again
     uint64_t to, from, bytes; // of a copy or a fill: addresses of the device or the host
     void (*fn)(void *argument);
     void *argument;

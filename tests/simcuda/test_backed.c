@@ -510,3 +510,28 @@ Test(backed, threads) {
     cr_assert(kernels_run == 3000);
     HAZARDS(0);
 }
+
+Test(backed, wide_fills) {
+    simcuda_config_t backed;
+    simcuda_config_default(&backed);
+    backed.is_backed = 1;
+    start_with(&backed);
+    berm_cu_deviceptr_t addr = 0;
+    uint32_t words[4] = {0};
+    OK(cuMemAlloc_v2(&addr, 4096));
+    OK(cuMemsetD32Async(addr, 0x04030201, 3, NULL));
+    OK(cuMemsetD16Async(addr + 2, 0x0605, 1, NULL));
+    OK(cuMemcpyDtoH_v2(words, addr, sizeof(words)));
+    cr_assert(words[0] == 0x06050201 && words[1] == 0x04030201 && words[2] == 0x04030201);
+    cr_assert(words[3] == 0);
+    OK(cuMemsetD16_v2(addr, 7, 2));
+    OK(cuMemsetD32_v2(addr + 4, 9, 1));
+    OK(cuMemsetD32Async_ptsz(addr + 8, 11, 1, NULL));
+    OK(cuStreamSynchronize(BERM_CU_STREAM_PER_THREAD));
+    OK(cuMemcpyDtoH_v2(words, addr, sizeof(words)));
+    cr_assert(words[0] == 0x00070007 && words[1] == 9 && words[2] == 11);
+    FAILS(cuMemsetD32_v2(addr + 2, 1, 1), BERM_CU_INVALID_VALUE);
+    FAILS(cuMemsetD16_v2(addr + 1, 1, 1), BERM_CU_INVALID_VALUE);
+    FAILS(cuMemsetD32_v2(addr, 1, SIZE_MAX / 2), BERM_CU_INVALID_VALUE);
+    HAZARDS(0);
+}

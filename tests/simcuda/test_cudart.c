@@ -147,8 +147,11 @@ Test(cudart, entry_points) {
     cr_assert(cudaGetDriverEntryPointByVersion_("cuNoSuch", &fn, 12000, 0, &status) == 0);
     cr_assert(fn == NULL && status == CUDART_ENTRY_NOT_FOUND);
     cr_assert(cudaGetDriverEntryPointByVersion_("cuNoSuch", &fn, 12000, 0, NULL) != 0);
-    // PyTorch does not start without these two; they must say no when called.
+    // PyTorch does not start without these two; the second says no when called.
     cr_assert(cudaGetDriverEntryPointByVersion_("cuMemsetD32Async", &fn, 12000, 0, &status) == 0);
+    cr_assert(fn != NULL && status == CUDART_ENTRY_FOUND);
+    cr_assert(cudaGetDriverEntryPointByVersion_("cuStreamWriteValue32", &fn, 12000, 0, &status) ==
+              0);
     cr_assert(fn != NULL && status == CUDART_ENTRY_FOUND);
 }
 
