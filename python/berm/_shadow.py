@@ -27,14 +27,13 @@ def begin(torch):
         _serve(*map(int, server.split(",")))  # returns in a child
     _choose(torch, os.environ.get("BERM_SHADOW_ALLOCATOR", "native"))
     _values(torch)
-    steps = int(os.environ.get("BERM_SHADOW_STEPS") or 0)
-    _collect.stop_after(steps)
     if os.environ.get("BERM_SHADOW_WHAT") == "report":
         run = _Run(torch)
         atexit.register(run.end)
         sys.excepthook = run.excepthook
     else:
         sys.excepthook = _trial_excepthook
+    _collect.stop_after(int(os.environ.get("BERM_SHADOW_STEPS") or 0))  # the last of the hooks
 
 
 def _serve(commands, answers):
