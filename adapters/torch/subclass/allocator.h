@@ -4,6 +4,7 @@
 //
 //   allocator.cpp   allocating, freeing, streams, peers, copies
 //   pools.cpp       routes of graphs and MemPools into berm's pools
+//   checkpoint.cpp  states of graph pools, for cudagraph trees
 //   figures.cpp     PyTorch's statistics
 //   config.cpp      PYTORCH_ALLOC_CONF
 //   mapped.cpp      what is mapped, told as events of segments
@@ -140,6 +141,7 @@ class Allocator final : public caching::CUDAAllocator {
     void alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream);
     void free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream);
     void mapped_note();
+    void checkpoint_note(bool is_allocated, DeviceIndex device, void *pointer, size_t size);
     void report_to_profiler(void *pointer, int64_t size, DeviceIndex device);
     // shortage.cpp: tells the observers, and raises.
     [[noreturn]] void raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
