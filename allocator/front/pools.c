@@ -15,11 +15,13 @@ _Static_assert((int)BERM_POOL_PRIVATE == (int)BERM_GROUP_PRIVATE &&
                    (int)BERM_POOL_PINNED == (int)BERM_GROUP_PINNED &&
                    (int)BERM_POOL_PLAIN == (int)BERM_GROUP_PLAIN &&
                    (int)BERM_POOL_RDMA == (int)BERM_GROUP_RDMA &&
-                   (int)BERM_POOL_USE_ON_OOM == (int)BERM_GROUP_USE_ON_OOM,
+                   (int)BERM_POOL_USE_ON_OOM == (int)BERM_GROUP_USE_ON_OOM &&
+                   (int)BERM_POOL_NO_SPLIT == (int)BERM_GROUP_NO_SPLIT,
                "public traits are the group's");
 
 static const uint32_t traits_known = BERM_POOL_PRIVATE | BERM_POOL_EXPORTABLE | BERM_POOL_PINNED |
-                                     BERM_POOL_PLAIN | BERM_POOL_RDMA | BERM_POOL_USE_ON_OOM;
+                                     BERM_POOL_PLAIN | BERM_POOL_RDMA | BERM_POOL_USE_ON_OOM |
+                                     BERM_POOL_NO_SPLIT;
 
 berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id) {
     return berm__error_set(BERM_ERROR_POOL_UNKNOWN, "%s: no pool {%llu, %llu} on device %d", call,

@@ -55,6 +55,8 @@ enum {
     BERM_GROUP_RDMA = 1 << 4,
     // Its free memory serves a request for the default pool before that fails.
     BERM_GROUP_USE_ON_OOM = 1 << 5,
+    // Each block owns its memory: a handle, or of plain memory a segment.
+    BERM_GROUP_NO_SPLIT = 1 << 6,
 };
 
 typedef struct berm_group {
