@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/torch/torch_versions.h"
 #include "berm.h"
 #include "berm_introspect.h"
 #include "berm_share.h"
@@ -116,10 +117,12 @@ class Allocator final : public caching::CUDAAllocator {
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override;
     void pushCompileContext(std::string &context) override;
     void popCompileContext() override;
+#if BERM_TORCH_HAS_ANNOTATIONS
     bool supportsUserMetadata() override;
+    void annotateMemory(const void *pointer, const std::string &metadata) override;
+#endif
     void setUserMetadata(const std::string &metadata) override;
     std::string getUserMetadata() override;
-    void annotateMemory(const void *pointer, const std::string &metadata) override;
     void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override;
     void attachOomRejectionObserver(caching::OomRejectionObserver observer) override;
     void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override;
