@@ -329,7 +329,8 @@ enum {
     BERM_POOL_USE_ON_OOM = 32, // before a request for the default pool fails, what is free here
                                // serves it, on the stream that it was freed on; not with PRIVATE
     BERM_POOL_NO_SPLIT = 64,   // each block has memory of its own, whole granules: what is free
-                               // serves only requests of exactly its number of granules
+                               // serves only requests of exactly its number of granules; with
+                               // PLAIN or a source aligned to 64 KiB at most (ALIGNMENT)
 };
 
 // Where a pool gets its memory from instead of the driver; for allocators that the caller has

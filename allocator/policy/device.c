@@ -8,6 +8,7 @@
 #include "host/mem.h"
 #include "policy/cache.h"
 #include "policy/pool.h"
+#include "policy/source.h"
 #include "policy/share.h"
 #include "vmm/plain.h"
 
@@ -252,15 +253,20 @@ static void aliased_give(berm_list_t *idle) {
     }
 }
 
-static void plain_close(berm_segment_t *segment, bool is_quiet) {
-    if (is_quiet && berm__plain_free(segment) != BERM_OK) // once more: there is no later chance
+static void plain_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
+    berm_source_return_t *last = segment->source_return;
+    if (last != NULL) {
+        last->addr = is_quiet ? last->addr : 0; // what may be in use is left to the source
+        (void)berm__source_or_plain_free(device, segment);
+    } else if (is_quiet && berm__plain_free(segment) != BERM_OK) { // once more: no later chance
         (void)berm__plain_free(segment);
+    }
     berm__plain_forget(segment);
 }
 
 static void segment_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
     if (segment->is_plain) {
-        plain_close(segment, is_quiet);
+        plain_close(device, segment, is_quiet);
         return;
     }
     uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;

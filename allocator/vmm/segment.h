@@ -63,6 +63,7 @@ typedef struct berm_segment {
     berm_addr_t plain_addr; // what cuMemAlloc gave; 0 once it is given back
     uint64_t plain_bytes;   // what was asked of it
     uint64_t table_bytes;   // the span that the tables have room for
+    void *source_return;    // memory of a pool's source: how it goes back, for the layers above
 } berm_segment_t;
 
 // Reserves `span_bytes` (a multiple of the granule) of addresses. OUT_OF_ADDRESSES,
