@@ -91,21 +91,6 @@ Test(capture, unsafe_calls_are_forbidden) {
     OK(cuMemUnmap(addr, MIB(2))); // it was not done
 }
 
-Test(capture, edits_of_mappings_can_be_allowed) {
-    simcuda_config_t config;
-    simcuda_config_default(&config);
-    config.allows_capture_edits = 1;
-    start_with(&config);
-    stream = stream_new(1);
-    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
-    berm_cu_deviceptr_t addr = reserve(MIB(2)), other;
-    (void)map_at(addr, MIB(2));
-    OK(cuMemUnmap(addr, MIB(2)));
-    cr_assert(status_of(stream) == BERM_CU_CAPTURE_STATUS_ACTIVE);
-    FAILS(cuMemAlloc_v2(&other, 8), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
-    end_with(BERM_CU_STREAM_CAPTURE_INVALIDATED);
-}
-
 Test(capture, relaxed_allows_unsafe_calls) {
     begin(BERM_CU_CAPTURE_RELAXED);
     berm_cu_deviceptr_t addr;
@@ -269,4 +254,25 @@ Test(capture, a_stream_destroyed_while_capturing) {
     berm_cu_deviceptr_t addr;
     OK(cuStreamDestroy_v2(stream));
     OK(cuMemAlloc_v2(&addr, 8)); // the capture is gone
+}
+
+Test(capture, edits_of_mappings_by_switch) {
+    setenv("SIMCUDA_CAPTURE_EDITS", "1", 1);
+    start();
+    stream = stream_new(BERM_CU_STREAM_NON_BLOCKING);
+    berm_cu_graph_t graph = NULL;
+    berm_cu_deviceptr_t addr = 0;
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    addr = reserve(MIB(2));
+    (void)map_at(addr, MIB(2));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    FAILS(cuMemAlloc_v2(&addr, MIB(2)), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
+    FAILS(cuStreamEndCapture(stream, &graph), BERM_CU_STREAM_CAPTURE_INVALIDATED);
+    simcuda_config_t config;
+    simcuda_config_default(&config);
+    start_with(&config);
+    stream = stream_new(BERM_CU_STREAM_NON_BLOCKING);
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    FAILS(cuMemAddressReserve(&addr, MIB(2), 0, 0, 0), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
 }

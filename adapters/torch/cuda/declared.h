@@ -20,10 +20,6 @@ typedef enum cudaError {
     cudaErrorNotReady = 600,
     cudaErrorUnknown = 999
 } cudaError_t;
-enum {
-    cudaErrorPeerAccessAlreadyEnabled = 704,
-    cudaErrorCudartUnloading = 4
-};
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
