@@ -82,7 +82,7 @@ void pool_make(const Key &key, const Known &pool) {
 }
 
 // What a pool is like is decided when it is made; one that was not used yet is made anew.
-void traits_change(const Key &key, uint32_t add, uint32_t remove, const char *what) {
+void traits_change(const Key &key, uint32_t add, const char *what) {
     Known pool;
     {
         const std::lock_guard<std::mutex> guard(filter_lock);
@@ -92,7 +92,7 @@ void traits_change(const Key &key, uint32_t add, uint32_t remove, const char *wh
         pool = found->second;
     }
     const uint32_t before = pool.traits;
-    pool.traits = (pool.traits & ~remove) | add;
+    pool.traits |= add;
     if (pool.traits == before)
         return;
     const berm_pool_id_t id = pool_id_of(key.second);
@@ -196,9 +196,10 @@ void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t id,
     uses_add(key, 1);
 }
 
+// Taken back by the destructor of a MemPool, just before its release: nothing is to be done then.
 void Allocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) {
-    traits_change({device, id}, use_on_oom ? uint32_t{BERM_POOL_USE_ON_OOM} : 0,
-                  use_on_oom ? 0 : uint32_t{BERM_POOL_USE_ON_OOM}, "use_on_oom");
+    if (use_on_oom)
+        traits_change({device, id}, uint32_t{BERM_POOL_USE_ON_OOM}, "use_on_oom");
 }
 
 // Nothing is split where each block has a handle of its own; such a block can be sent to another
@@ -216,7 +217,7 @@ void Allocator::setNoSplit(DeviceIndex device, MempoolId_t id) {
                       info.has_vmm != 0 && std::string(backing) != "plain";
     }
     traits_change({device, id},
-                  has_handles ? uint32_t{BERM_POOL_EXPORTABLE} : uint32_t{BERM_POOL_NO_SPLIT}, 0,
+                  has_handles ? uint32_t{BERM_POOL_EXPORTABLE} : uint32_t{BERM_POOL_NO_SPLIT},
                   "no_split");
 }
 
