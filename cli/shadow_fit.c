@@ -15,12 +15,37 @@
 
 enum {
     BATCH_MOST = 1 << 24,
+    EXIT_SHORTAGE = 86, // python/berm/_shadow.py
+    ERROR_CAPACITY = 400,
 };
 
-// 1: it ended; 0: out of memory; -1: another failure.
-static int trial(shadow_server_t *server, const char *allocator, uint64_t memory_bytes) {
+// The last line that a trial wrote to standard error.
+static void error_read(const shadow_server_t *server, char line[ERROR_CAPACITY]) {
+    char path[PATH_MAX], text[ERROR_CAPACITY];
+    (void)snprintf(path, sizeof path, "%s/errors", shadow_server_folder(server));
+    FILE *file = fopen(path, "r");
+    line[0] = '\0';
+    while (file != NULL && fgets(text, sizeof text, file) != NULL)
+        if (text[strspn(text, " \t\r\n")] != '\0')
+            memcpy(line, text, sizeof text);
+    line[strcspn(line, "\r\n")] = '\0';
+    if (file != NULL)
+        (void)fclose(file);
+}
+
+// 1: it ended; 0: out of memory; -1: another failure, after a line.
+static int trial(const shadow_arguments_t *a, shadow_server_t *server, const char *allocator,
+                 uint64_t memory_bytes) {
+    char line[ERROR_CAPACITY];
     int status = shadow_server_run(server, allocator, memory_bytes, "trial");
-    return status == CLI_OK ? 1 : status == CLI_FINDING ? 0 : -1;
+    if (status == CLI_OK || status == EXIT_SHORTAGE)
+        return status == CLI_OK;
+    if (status > 0) {
+        error_read(server, line);
+        (void)cli_fail(a->command, "%s: the program failed (exit status %d): %s", allocator, status,
+                       line);
+    }
+    return -1;
 }
 
 bool shadow_fit_memory(const shadow_arguments_t *a, shadow_server_t *server, shadow_run_t *run) {
@@ -31,20 +56,19 @@ bool shadow_fit_memory(const shadow_arguments_t *a, shadow_server_t *server, sha
     (void)snprintf(what, sizeof what, "%s: the smallest memory", run->allocator);
     for (int result; high < (UINT64_C(1) << 30); high += high / 8 + 1) {
         cli_progress(what, tries++, 12);
-        result = trial(server, run->allocator, high * GRANULE + context);
+        result = trial(a, server, run->allocator, high * GRANULE + context);
         if (result > 0)
             break;
         if (result < 0)
-            return cli_fail(a->command, "the program failed on a smaller device") == CLI_OK;
+            return false;
         low = high;
     }
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         cli_progress(what, tries++, 12);
-        int result = trial(server, run->allocator, middle * GRANULE + context);
+        int result = trial(a, server, run->allocator, middle * GRANULE + context);
         if (result < 0)
-            return cli_fail(a->command, "the program failed on a device of %" PRIu64 " bytes",
-                            middle * GRANULE + context) == CLI_OK;
+            return false;
         if (result > 0)
             high = middle;
         else
@@ -94,11 +118,9 @@ static int batch_trial(const shadow_arguments_t *a, const shadow_run_t *run, uin
     (void)snprintf(what, sizeof what, "%s: %" PRIu64 " for {}", run->allocator, number);
     cli_progress(what, 0, 1);
     shadow_server_t *server = shadow_server_start(a, arguments);
-    int result = server == NULL ? -1 : trial(server, run->allocator, a->memory_bytes);
+    int result = server == NULL ? -1 : trial(a, server, run->allocator, a->memory_bytes);
     shadow_server_stop(server);
     arguments_free(arguments);
-    if (result < 0)
-        (void)cli_fail(a->command, "the program failed with %" PRIu64 " for {}", number);
     return result;
 }
 

@@ -5,10 +5,12 @@ functions over plain values, without torch.
 A trace is a list of dicts with `action`, `addr`, `size`, `stream`, `time_us`, and where recorded
 `frames` and `user_metadata` (the running module); marks are (time_us, {address: category})."""
 import gzip
+import re
 
 ALLOC, REQUESTED, COMPLETED = "alloc", "free_requested", "free_completed"
 BACKWARD = "(backward)"  # allocations of autograd's threads have no line
 TOP = 12
+_NUMBERS = re.compile(r"\.\d+(?=\.|$)")
 
 
 def _where(frames, is_users):
@@ -45,6 +47,11 @@ def _category(block):
     if block.category is not None:
         return block.category
     return "activations" if block.module else "other"
+
+
+def _module(block):
+    """The module's name; the members of a list (layers.0, layers.1) are one."""
+    return _NUMBERS.sub(".*", block.module) or "(no module)"
 
 
 class _Run:
@@ -110,7 +117,7 @@ def of_trace(trace, marks, steps, is_users):
         "step_of_end": len(steps) + 1, "allocations": run.allocations, "live_end_bytes": run.live_bytes,
         "step_peak_bytes": run.step_peaks[:len(steps)],
         "holders": _sums(at_peak, _category),
-        "modules": _sums(at_peak, lambda block: block.module or "(no module)"),
+        "modules": _sums(at_peak, _module),
         "lines": _sums(at_peak, lambda block: block.where),
     }
 

@@ -123,6 +123,14 @@ class Collector:
                     self._note(found, value, "optimizer state")
         self._marks.append((now_us(), found))
 
+    def _mark_parameters(self, module):
+        found = {}
+        for tensor in module.parameters():
+            self._note(found, tensor, "parameters")
+        for tensor in module.buffers():
+            self._note(found, tensor, "buffers")
+        self._marks.append((now_us(), found))
+
     def _note(self, found, tensor, category):
         if isinstance(tensor, self._torch.Tensor):
             local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor
@@ -139,6 +147,7 @@ class Collector:
                 root = type(module).__name__
                 for name, child in module.named_modules():
                     self._names[id(child)] = f"{root}.{name}" if name else root
+                self._mark_parameters(module)
             self._modules.append(self._names[id(module)])
             setter(self._modules[-1])
 

@@ -17,7 +17,7 @@ import time
 
 from berm import _collect, _hook
 
-_EXIT_SHORTAGE = 1  # of a trial, as of the program by its exception
+_EXIT_SHORTAGE = 86  # of a trial that ran out of memory; cli/shadow_fit.c knows it
 
 
 def begin(torch):
@@ -57,11 +57,14 @@ def _serve(commands, answers):
 
 
 def _be_silent():
-    """What the program prints was printed by its first run."""
+    """What the program prints was printed by its first run; its errors are kept aside."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
     os.close(nowhere)
+    errors = os.open(os.path.join(os.environ["BERM_SHADOW_FOLDER"], "errors"),
+                     os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(errors, 2)
+    os.close(errors)
 
 
 def _choose(torch, allocator):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles berm's subclass of PyTorch's CUDAAllocator against the installed torch, once for each
-version of either, and loads it. Needs g++ (or what CXX names) and CUDA's runtime headers."""
+version of either, and loads it. Needs g++ (or what CXX names)."""
 import concurrent.futures
 import ctypes
 import hashlib
@@ -18,20 +18,22 @@ _loaded = []  # for the life of the process
 
 
 def _cuda_headers(torch_dir):
-    """The folder of cuda_runtime_api.h: torch's NVIDIA wheels, CUDA_HOME, or what berm fetched."""
+    """The folder of cuda_runtime_api.h: of torch's NVIDIA wheels, of a toolkit, or, where there is
+    neither, berm's own declarations of what torch's headers name."""
     site = torch_dir.parent
     folders = sorted(site.glob("nvidia/*/include"))
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             folders.append(pathlib.Path(os.environ[name]) / "include")
-    tree = _lib.adapters()
-    folders += sorted(tree.glob("build/cuda-headers/nvidia/*/include"))
     folders.append(pathlib.Path("/usr/local/cuda/include"))
-    for folder in folders:
-        if (folder / "cuda_runtime_api.h").exists():
-            return folder
-    raise _lib.BermError("CUDA's headers are not found (cuda_runtime_api.h): install the package "
-                         "nvidia-cuda-runtime beside torch, or name a CUDA toolkit in CUDA_HOME")
+    folders.append(_lib.adapters() / "adapters/torch/cuda")
+    return next(folder for folder in folders if (folder / "cuda_runtime_api.h").exists())
+
+
+def _cudart_version(torch):
+    """As CUDART_VERSION has it: 13020 is 13.2."""
+    major, minor = (torch.version.cuda or "0.0").split(".")[:2]
+    return int(major) * 1000 + int(minor) * 10
 
 
 def _sources():
@@ -42,8 +44,8 @@ def _digest(torch):
     digest = hashlib.sha256()
     digest.update(f"{torch.__version__} {torch._C._GLIBCXX_USE_CXX11_ABI} "
                   f"{_lib.library()}".encode())
-    headers = sorted(_lib.include().glob("*.h"))
-    for path in _sources() + sorted(_sources()[0].parent.glob("*.h")) + headers:
+    headers = sorted(_lib.include().glob("*.h")) + sorted(_lib.adapters().glob("adapters/torch/**/*.h"))
+    for path in _sources() + headers:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -57,35 +59,39 @@ def _run(command):
                              f"{(lines or done.stdout.splitlines() or ['?'])[0]}")
 
 
-def build(torch):
-    """The path of the library for this torch, compiled where it is missing (some 40 s, once)."""
-    torch_dir = pathlib.Path(torch.__file__).resolve().parent
-    path = _lib.cache() / f"torch-{torch.__version__}-{_digest(torch)}" / "libberm_subclass.so"
-    if path.exists():
-        return path
+def compile_library(torch, sources, path):
+    """Compiles C++ that uses torch's c10 and libberm into a library at `path`."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     if shutil.which(compiler[0]) is None:
         raise _lib.BermError(f"no {compiler[0]}: berm's allocator is compiled against your torch "
                              "on first use; install g++, or use route=\"hooks\"")
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-    flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-w",
-             f"-D_GLIBCXX_USE_CXX11_ABI={abi}", f"-I{_lib.adapters()}", f"-I{_lib.include()}"]
-    for folder in (torch_dir / "include", torch_dir / "include/torch/csrc/api/include",
-                   _cuda_headers(torch_dir)):
+    torch_dir = pathlib.Path(torch.__file__).resolve().parent
+    flags = ["-std=c++20", "-O2", "-fPIC", "-fno-plt", "-fvisibility=hidden", "-w",
+             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+             f"-DBERM_TORCH_CUDART_VERSION={_cudart_version(torch)}", f"-I{_lib.adapters()}",
+             f"-I{_lib.include()}"]
+    for folder in (torch_dir / "include", _cuda_headers(torch_dir)):
         flags += ["-isystem", str(folder)]
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = pathlib.Path(tempfile.mkdtemp(prefix="new-", dir=path.parent))
     try:
-        objects = [aside / (source.stem + ".o") for source in _sources()]
+        objects = [aside / (source.stem + ".o") for source in sources]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_run, ([*compiler, *flags, "-c", str(source), "-o", str(made)]
-                                 for source, made in zip(_sources(), objects))))
+                                 for source, made in zip(sources, objects))))
         _run([*compiler, "-shared", *map(str, objects), "-o", str(aside / path.name),
               f"-L{torch_dir / 'lib'}", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-ltorch_cpu",
               str(_lib.library()), f"-Wl,-rpath,{_lib.library().parent}"])
         (aside / path.name).replace(path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def build(torch):
+    """The path of the library for this torch, compiled where it is missing (some 20 s, once)."""
+    path = _lib.cache() / f"torch-{torch.__version__}-{_digest(torch)}" / "libberm_subclass.so"
+    if not path.exists():
+        compile_library(torch, _sources(), path)
     return path
 
 

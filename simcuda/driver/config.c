@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "gpu.h"
+#include "keyfile.h"
 
 void simcuda_config_default(simcuda_config_t *config) {
     *config = (simcuda_config_t){
@@ -54,30 +55,6 @@ bool sim_config_is_valid(const simcuda_config_t *config) {
            sim_gpu_is_valid(&config->gpu) && config->address_bytes >= config->granule_bytes &&
            config->address_bytes <= SIM_ADDRESS_BYTES &&
            (config->is_backed == 0 || config->granule_bytes % (uint64_t)sysconf(_SC_PAGESIZE) == 0);
-}
-
-// A number with an optional K, M, G or T (powers of 1,024); false if it is anything else.
-bool sim_bytes_parse(const char *text, uint64_t *bytes) {
-    static const char units[] = "KMGT";
-    uint64_t value = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        if (!berm__mul_checked(value, 10, &value) ||
-            !berm__add_checked(value, (uint64_t)(*at - '0'), &value))
-            return false;
-    }
-    if (at == text)
-        return false;
-    const char *unit = *at != '\0' ? strchr(units, *at) : NULL;
-    if (unit != NULL) {
-        at++;
-        for (const char *step = units; step <= unit; step++) {
-            if (!berm__mul_checked(value, 1024, &value))
-                return false;
-        }
-    }
-    *bytes = value;
-    return *at == '\0';
 }
 
 static bool read_bytes(const char *name, uint64_t least, uint64_t most, uint64_t *bytes) {
@@ -152,7 +129,9 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
     ok = read_int("SIMCUDA_VMM", 0, 1, &config->has_vmm) && ok;
     ok = read_int("SIMCUDA_BACKED", 0, 1, &config->is_backed) && ok;
+    ok = read_int("SIMCUDA_ACTS_AT_LAUNCH", 0, 1, &config->acts_at_launch) && ok;
     ok = read_int("SIMCUDA_REALTIME", 0, 1, &config->is_realtime) && ok;
+    ok = read_int("SIMCUDA_CAPTURE_EDITS", 0, 1, &config->has_capture_edits) && ok;
     ok = read_bytes("SIMCUDA_PDL_OVERLAP_NS", 0, UINT64_C(1) << 62, &config->pdl_overlap_ns) && ok;
     ok = read_bytes("SIMCUDA_KERNEL_NS", 0, UINT64_C(1) << 40, &config->kernel_ns) && ok;
     return read_bytes("SIMCUDA_LAUNCH_NS", 0, UINT64_C(1) << 40, &config->launch_ns) && ok;

@@ -111,6 +111,15 @@ static bool effect_is_possible(const sim_effect_t *effect, const sim_context_t *
     return true;
 }
 
+static void contents_fill(void *to, const sim_action_t *action) {
+    if (action->width == 1) {
+        memset(to, (int)action->value, action->bytes);
+        return;
+    }
+    for (uint64_t at = 0; at < action->bytes; at += action->width) // little-endian
+        memcpy((char *)to + at, &action->value, action->width);
+}
+
 static void effect_act(const sim_effect_t *effect) {
     const sim_action_t *action = &effect->action;
     void *to = (void *)(uintptr_t)action->to;
@@ -129,7 +138,7 @@ static void effect_act(const sim_effect_t *effect) {
             memmove(to, (const void *)(uintptr_t)action->from, action->bytes);
         break;
     case SIM_ACTION_FILL:
-        memset(to, action->value, action->bytes);
+        contents_fill(to, action);
         break;
     case SIM_ACTION_NONE:
     case SIM_ACTION_HOST:
@@ -149,6 +158,12 @@ static void effect_carry_out(const sim_effect_t *effect) {
         effect_act(effect);
     else
         sim_context_fault(context, effect->ns);
+}
+
+void sim_effect_act(sim_effect_t *effect, uint64_t ns) {
+    effect->ns = ns;
+    effect_carry_out(effect);
+    free(effect);
 }
 
 void sim_effects_run_until(uint64_t ns) {

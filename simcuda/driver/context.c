@@ -9,6 +9,7 @@
 // Locks: the state's, by sim_enter.
 #include <stdlib.h>
 
+#include "gpu.h"
 #include "graph.h"
 #include "ipc.h"
 #include "module.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // simcuda.h's calls that make, change and lose devices. The others are with what they are about:
 // clock.c, faults.c, ledger.c, hazard.c, work.c.
+#include "gpu.h"
 #include "sim.h"
 
 int simcuda_reset(const simcuda_config_t *config) {

@@ -90,18 +90,21 @@ static int copy_enter(sim_fn_t fn, side_t to_side, uint64_t to, side_t from_side
     return copy.stream == NULL ? result : copy_run(&copy);
 }
 
-static int fill(sim_fn_t fn, uint64_t to, unsigned char value, uint64_t bytes,
+// `count` values of `width` bytes.
+static int fill(sim_fn_t fn, uint64_t to, uint32_t value, uint32_t width, uint64_t count,
                 berm_cu_stream_t handle) {
     int result = sim_enter(fn);
+    uint64_t bytes;
     if (result != BERM_CU_SUCCESS)
         return result;
-    if (bytes > 0 && to == 0)
+    if (!berm__mul_checked(count, width, &bytes) || (bytes > 0 && to == 0) || to % width != 0)
         return BERM_CU_INVALID_VALUE;
     sim_stream_t *stream = sim_stream_get(handle, &result);
     if (stream == NULL || bytes == 0)
         return result;
     simcuda_access_t access = {to, bytes, 1};
-    sim_action_t action = {.kind = SIM_ACTION_FILL, .value = value, .to = to, .bytes = bytes};
+    sim_action_t action = {
+        .kind = SIM_ACTION_FILL, .value = value, .width = width, .to = to, .bytes = bytes};
     sim_issue_t issue = {
         .duration_ns = sim_copy_ns(bytes, false), .is_copy = true, .action = &action};
     sim_charge(&sim.config.costs.other, 0, 0);
@@ -140,7 +143,17 @@ berm_cu_result_t cuMemcpyDtoHAsync_v2(void *to, berm_cu_deviceptr_t from, size_t
 
 berm_cu_result_t cuMemsetD8Async(berm_cu_deviceptr_t to, unsigned char value, size_t bytes,
                                  berm_cu_stream_t stream) {
-    return sim_leave(fill(SIM_FN_cuMemsetD8Async, to, value, bytes, stream));
+    return sim_leave(fill(SIM_FN_cuMemsetD8Async, to, value, 1, bytes, stream));
+}
+
+berm_cu_result_t cuMemsetD16Async(berm_cu_deviceptr_t to, unsigned short value, size_t count,
+                                  berm_cu_stream_t stream) {
+    return sim_leave(fill(SIM_FN_cuMemsetD16Async, to, value, 2, count, stream));
+}
+
+berm_cu_result_t cuMemsetD32Async(berm_cu_deviceptr_t to, unsigned value, size_t count,
+                                  berm_cu_stream_t stream) {
+    return sim_leave(fill(SIM_FN_cuMemsetD32Async, to, value, 4, count, stream));
 }
 
 // --- waiting -------------------------------------------------------------------------------------
@@ -166,7 +179,15 @@ berm_cu_result_t cuMemcpyDtoH_v2(void *to, berm_cu_deviceptr_t from, size_t byte
 }
 
 berm_cu_result_t cuMemsetD8_v2(berm_cu_deviceptr_t to, unsigned char value, size_t bytes) {
-    return sim_leave(fill(SIM_FN_cuMemsetD8_v2, to, value, bytes, NULL));
+    return sim_leave(fill(SIM_FN_cuMemsetD8_v2, to, value, 1, bytes, NULL));
+}
+
+berm_cu_result_t cuMemsetD16_v2(berm_cu_deviceptr_t to, unsigned short value, size_t count) {
+    return sim_leave(fill(SIM_FN_cuMemsetD16_v2, to, value, 2, count, NULL));
+}
+
+berm_cu_result_t cuMemsetD32_v2(berm_cu_deviceptr_t to, unsigned value, size_t count) {
+    return sim_leave(fill(SIM_FN_cuMemsetD32_v2, to, value, 4, count, NULL));
 }
 
 // --- between contexts ----------------------------------------------------------------------------

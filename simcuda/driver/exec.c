@@ -199,7 +199,9 @@ static int run_step(const run_t *run, uint32_t number) {
     }
     if (result != BERM_CU_SUCCESS)
         return result;
-    bool has_action = step->action.kind != SIM_ACTION_NONE;
+    bool is_others = sim.config.acts_at_launch &&
+                     (step->action.kind == SIM_ACTION_COPY || step->action.kind == SIM_ACTION_FILL);
+    bool has_action = step->action.kind != SIM_ACTION_NONE && !is_others;
     sim_mark_t *mark = sim_mark_create();
     if (mark == NULL)
         return BERM_CU_OUT_OF_MEMORY;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu.h"
 #include "keyfile.h"
-#include "sim.h"
 
 typedef struct preset {
     const char *name;

@@ -8,10 +8,35 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 enum {
     LINE_CAPACITY = 256,
     LINES_MAX = 1000,
 };
+
+bool sim_bytes_parse(const char *text, uint64_t *bytes) {
+    static const char units[] = "KMGT";
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (!berm__mul_checked(value, 10, &value) ||
+            !berm__add_checked(value, (uint64_t)(*at - '0'), &value))
+            return false;
+    }
+    if (at == text)
+        return false;
+    const char *unit = *at != '\0' ? strchr(units, *at) : NULL;
+    if (unit != NULL) {
+        at++;
+        for (const char *step = units; step <= unit; step++) {
+            if (!berm__mul_checked(value, 1024, &value))
+                return false;
+        }
+    }
+    *bytes = value;
+    return *at == '\0';
+}
 
 // Drops the comment and the space at both ends.
 static char *line_trim(char *line) {

@@ -3,9 +3,13 @@
 #ifndef SIM_KEYFILE_H
 #define SIM_KEYFILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+// A whole number, with or without K, M, G or T (powers of 1,024); false if it is anything else.
+bool sim_bytes_parse(const char *text, uint64_t *bytes);
 
 // Takes one line's key (which it may change) and value. NULL, or what is wrong.
 typedef const char *(*sim_keyfile_fn)(void *context, char *key, const char *value);

@@ -7,6 +7,7 @@
 // cuMemFree waits for the device, whoever uses the block. Locks: the state's, by sim_enter.
 #include <stdlib.h>
 
+#include "gpu.h"
 #include "backing.h"
 #include "ipc.h"
 #include "pool.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "gpu.h"
 #include "backing.h"
 
 static sim_memory_t *memory_get(berm_cu_mem_handle_t handle) {

@@ -29,6 +29,9 @@ void sim_modules_clear(void); // at a reset
 // A function or kernel that may be used now; NULL with *result set.
 sim_function_t *sim_function_get(uint64_t handle, int *result);
 
+// work.c: a kernel that nobody can run; duration 0: what the configuration says. It costs a launch.
+int sim_kernel_launch(sim_stream_t *stream, uint64_t duration_ns);
+
 // link.c
 void sim_linkers_clear(void);
 

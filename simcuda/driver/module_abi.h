@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's ABI for modules, libraries, the linker and launches of kernels, which simcuda has
-// and libberm does not use. tests/lint/check_cuda_abi.py compares it with a toolkit's cuda.h, as
-// base/cuda_abi.h.
+// The driver's ABI for modules, libraries, the linker, launches of kernels and wide fills, which
+// simcuda has and libberm does not use. tests/lint/check_cuda_abi.py compares it with a toolkit's
+// cuda.h, as base/cuda_abi.h.
 #ifndef SIM_MODULE_ABI_H
 #define SIM_MODULE_ABI_H
 
@@ -90,6 +90,14 @@ typedef berm_cu_result_t (*sim_link_add_file_fn)(sim_cu_linker_t linker, int typ
 typedef berm_cu_result_t (*sim_link_complete_fn)(sim_cu_linker_t linker, void **image,
     size_t *bytes);                                                                         // cuLinkComplete, 5050
 typedef berm_cu_result_t (*sim_link_destroy_fn)(sim_cu_linker_t linker);                    // cuLinkDestroy, 5050
+typedef berm_cu_result_t (*sim_memset_d16_fn)(berm_cu_deviceptr_t to, unsigned short value,
+    size_t count);                                                                          // cuMemsetD16, 3020
+typedef berm_cu_result_t (*sim_memset_d32_fn)(berm_cu_deviceptr_t to, unsigned value,
+    size_t count);                                                                          // cuMemsetD32, 3020
+typedef berm_cu_result_t (*sim_memset_d16_async_fn)(berm_cu_deviceptr_t to, unsigned short value,
+    size_t count, berm_cu_stream_t stream);                                                 // cuMemsetD16Async, 3020
+typedef berm_cu_result_t (*sim_memset_d32_async_fn)(berm_cu_deviceptr_t to, unsigned value,
+    size_t count, berm_cu_stream_t stream);                                                 // cuMemsetD32Async, 3020
 // clang-format on
 
 #endif

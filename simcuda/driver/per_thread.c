@@ -167,3 +167,13 @@ berm_cu_result_t cuLaunchKernelEx_ptsz(const sim_cu_launch_config_t *config,
     with_twin.stream = twin(config->stream);
     return cuLaunchKernelEx(&with_twin, function, parameters, extra);
 }
+
+berm_cu_result_t cuMemsetD16Async_ptsz(berm_cu_deviceptr_t to, unsigned short value, size_t count,
+                                       berm_cu_stream_t stream) {
+    return cuMemsetD16Async(to, value, count, twin(stream));
+}
+
+berm_cu_result_t cuMemsetD32Async_ptsz(berm_cu_deviceptr_t to, unsigned value, size_t count,
+                                       berm_cu_stream_t stream) {
+    return cuMemsetD32Async(to, value, count, twin(stream));
+}

@@ -71,7 +71,7 @@ typedef enum sim_action_kind {
 
 typedef struct sim_action {
     sim_action_kind_t kind;
-    uint8_t value;            // of a fill
+    uint32_t value, width;    // of a fill: `width` bytes of it, 1, 2 or 4, again and again
     uint64_t to, from, bytes; // of a copy or a fill: addresses of the device or the host
     void (*fn)(void *argument);
     void *argument;
@@ -365,7 +365,6 @@ bool sim_thread_number(void); // numbers the calling thread; false: no host memo
 void sim_state_destroy(void);
 bool sim_state_make(const simcuda_config_t *config);
 bool sim_config_is_valid(const simcuda_config_t *config);
-bool sim_bytes_parse(const char *text, uint64_t *bytes); // whole, with or without K, M, G or T
 // Reads SIMCUDA_*; false, with a line on standard error, when a value makes no sense.
 bool sim_config_from_environment(simcuda_config_t *config);
 static inline uint64_t sim_id_next(void) {
@@ -409,13 +408,6 @@ void sim_ledger_used(int device, uint64_t bytes);
 static inline bool sim_device_is_valid(int device) {
     return device >= 0 && device < sim.config.devices;
 }
-// What is free on a device.
-static inline uint64_t sim_device_free_bytes(const sim_device_t *device) {
-    return sim.config.memory_bytes - device->outside_bytes - device->context_bytes -
-           device->used_bytes;
-}
-bool sim_gpu_is_valid(const simcuda_gpu_t *gpu); // gpu.c
-void sim_gpu_default(simcuda_gpu_t *gpu);
 sim_context_t *sim_context_current(void); // NULL: none
 // A new context with its default stream, or NULL: no host memory, or no room on the device.
 sim_context_t *sim_context_create(int device, bool is_primary, unsigned flags);
@@ -507,8 +499,6 @@ sim_callback_t *sim_callback_take(void);
 // Work on a stream, or a step of its capture.
 int sim_work_launch(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
                     size_t count);
-// A kernel that nobody can run; duration 0: what the configuration says. It costs a launch.
-int sim_kernel_launch(sim_stream_t *stream, uint64_t duration_ns);
 // Work on a stream that does not capture.
 int sim_work_issue(sim_stream_t *stream, sim_issue_t *issue, const simcuda_access_t *accesses,
                    size_t count);
@@ -523,6 +513,7 @@ uint64_t sim_copy_ns(uint64_t bytes, bool is_host);
 sim_effect_t *sim_effect_create(const sim_stream_t *stream, const sim_issue_t *issue,
                                 const simcuda_access_t *accesses, size_t count);
 void sim_effect_queue(sim_effect_t *effect, uint64_t ns); // room was made by sim_effect_create
+void sim_effect_act(sim_effect_t *effect, uint64_t ns); // now, as if it were that time; takes it
 void sim_effect_drop(sim_effect_t *effect);               // of a pending op
 void sim_effects_run_until(uint64_t ns);
 void sim_effects_clear(void);

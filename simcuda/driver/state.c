@@ -142,7 +142,7 @@ static int enter_check(sim_fn_t fn) {
         return BERM_CU_INVALID_CONTEXT;
     if ((rules & STICKY) != 0 && context != NULL && context->sticky != BERM_CU_SUCCESS)
         return context->sticky;
-    if ((rules & UNSAFE) != 0)
+    if ((rules & UNSAFE) != 0 && !((rules & VMM) != 0 && sim.config.has_capture_edits))
         return sim_capture_check_unsafe();
     return BERM_CU_SUCCESS;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "module.h"
 
 enum {
     HOST_FUNCTION_NS = 100000,
@@ -30,7 +30,9 @@ static void work_queue_effect(sim_stream_t *stream, const sim_issue_t *issue,
                               sim_effect_t *effect) {
     effect->reads_stale = issue->reads_stale;
     effect->writes_stale = issue->writes_stale;
-    if (issue->pending != NULL)
+    if (sim.config.acts_at_launch && effect->action.kind != SIM_ACTION_KERNEL)
+        sim_effect_act(effect, sim.now_ns);
+    else if (issue->pending != NULL)
         sim_stream_add_effect(stream, effect);
     else
         sim_effect_queue(effect, issue->is_early ? issue->start_ns : issue->end_ns);

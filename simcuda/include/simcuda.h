@@ -105,9 +105,14 @@ typedef struct simcuda_config {
     int lacks_peers;    // 1: no device has access to another's memory
     uint64_t kernel_ns; // how long a program's kernels run (simcuda_launch_kernel); 10,000
     uint64_t launch_ns; // what launching one costs the host; 4,000
+    // 1: backed mode, and somebody else carries out what kernels do, right after each launch:
+    // copies and fills act when they are launched, whatever the clock says; those of a graph do not
+    // act.
+    int acts_at_launch;
     // What each device is; its memory is memory_bytes above. context_bytes and outside_bytes
     // together must leave room for one granule.
     simcuda_gpu_t gpu;
+    int has_capture_edits; // 1: calls that edit mappings are not unsafe in a capture; 0
 } simcuda_config_t;
 
 // The defaults: one 80 GiB device of compute capability 9.0 whose contexts take nothing, VMM,
@@ -123,9 +128,9 @@ int simcuda_config_read(simcuda_config_t *config);
 // SIMCUDA_GPU (a preset or a device file; SIMCUDA_MEMORY goes before its memory),
 // SIMCUDA_MEMORY (bytes, or with K, M, G, T), SIMCUDA_DEVICES, SIMCUDA_LATENCY (a preset or a
 // file), SIMCUDA_STRICT, SIMCUDA_VMM, SIMCUDA_OUTSIDE, SIMCUDA_BACKED, SIMCUDA_REALTIME,
-// SIMCUDA_PDL_OVERLAP_NS, SIMCUDA_KERNEL_NS, SIMCUDA_LAUNCH_NS. Returns 0, or -1: with nothing
-// changed when a value is out of range, without a device when the host has no memory (or, backed,
-// no addresses) for it.
+// SIMCUDA_ACTS_AT_LAUNCH, SIMCUDA_PDL_OVERLAP_NS, SIMCUDA_CAPTURE_EDITS, SIMCUDA_KERNEL_NS,
+// SIMCUDA_LAUNCH_NS. Returns 0, or -1: with nothing changed when a value is out of range, without a
+// device when the host has no memory (or, backed, no addresses) for it.
 int simcuda_reset(const simcuda_config_t *config);
 
 // --- time ------------------------------------------------------------------------------------

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions by name. Two that PyTorch insists on finding, and calls only in features
-// that are not modelled, are stand-ins that say NOT_SUPPORTED.
+// The driver's functions by name. One that PyTorch insists on finding, and calls only in features
+// that are not modelled, is a stand-in that says NOT_SUPPORTED.
 //
 // Locks: none. May fail: an unknown name, which is told as the real runtime tells it.
 #include "simcuda/runtime/runtime.h"
-
-static berm_cu_result_t no_memset_d32(berm_cu_deviceptr_t to, unsigned value, size_t count,
-                                      berm_cu_stream_t stream) {
-    (void)to;
-    (void)value;
-    (void)count;
-    (void)stream;
-    return rt_unsupported("cuMemsetD32Async");
-}
 
 static berm_cu_result_t no_write_value(berm_cu_stream_t stream, berm_cu_deviceptr_t addr,
                                        uint32_t value, unsigned flags) {
@@ -25,12 +16,9 @@ static berm_cu_result_t no_write_value(berm_cu_stream_t stream, berm_cu_devicept
 
 // ISO C has no cast from a function's address to an object's; POSIX has the same representation.
 static void *entry_substitute(const char *symbol) {
-    __typeof__(&no_memset_d32) memset_d32 = no_memset_d32;
     __typeof__(&no_write_value) write_value = no_write_value;
     void *fn = NULL;
-    if (strcmp(symbol, "cuMemsetD32Async") == 0)
-        memcpy(&fn, &memset_d32, sizeof fn);
-    else if (strcmp(symbol, "cuStreamWriteValue32") == 0)
+    if (strcmp(symbol, "cuStreamWriteValue32") == 0)
         memcpy(&fn, &write_value, sizeof fn);
     return fn;
 }

@@ -30,39 +30,38 @@ cudart_error_t cudaPeekAtLastError(void) {
     return last_error;
 }
 
-// What the driver has no words for, or the runtime has its own.
-static const struct {
+typedef struct error_words {
     int error;
-    const char *name, *text;
-} words[] = {
-    {BERM_CU_SUCCESS, "cudaSuccess", "no error"},
-    {BERM_CU_OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory"},
-    {CUDART_INVALID_CONFIGURATION, "cudaErrorInvalidConfiguration",
-     "a launch with a grid or a block of no size, or too many threads"},
-    {CUDART_INVALID_PITCH, "cudaErrorInvalidPitchValue", "a row is longer than the pitch"},
-    {CUDART_INVALID_SYMBOL, "cudaErrorInvalidSymbol", "no such device variable"},
-    {CUDART_MISSING_CONFIGURATION, "cudaErrorMissingConfiguration", "a launch not configured"},
-    {CUDART_INVALID_DEVICE_FUNCTION, "cudaErrorInvalidDeviceFunction", "no such kernel"},
-    {CUDART_HOST_MEMORY_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered",
-     "host memory is registered already"},
-    {CUDART_HOST_MEMORY_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered",
-     "host memory is not registered"},
+    const char *name, *text; // text NULL: the driver's
+} error_words_t;
+
+static const error_words_t words[] = {
+    {BERM_CU_SUCCESS, "cudaSuccess", NULL},
+#define CUDART_ERROR(error, name, text) {error, #name, text},
+#include "simcuda/runtime/errors.def"
+#undef CUDART_ERROR
 };
 
-const char *cudaGetErrorName(cudart_error_t error) {
-    const char *name = NULL;
+static const char unknown_words[] = "unrecognized error code";
+
+static const error_words_t *words_find(cudart_error_t error) {
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(words); i++)
         if (words[i].error == error)
-            return words[i].name;
-    return cuGetErrorName(error, &name) == BERM_CU_SUCCESS ? name : "unrecognized error code";
+            return &words[i];
+    return NULL;
+}
+
+const char *cudaGetErrorName(cudart_error_t error) {
+    const error_words_t *found = words_find(error);
+    return found != NULL ? found->name : unknown_words;
 }
 
 const char *cudaGetErrorString(cudart_error_t error) {
+    const error_words_t *found = words_find(error);
     const char *text = NULL;
-    for (size_t i = 0; i < BERM_ARRAY_LENGTH(words); i++)
-        if (words[i].error == error)
-            return words[i].text;
-    return cuGetErrorString(error, &text) == BERM_CU_SUCCESS ? text : "unrecognized error code";
+    if (found != NULL && found->text != NULL)
+        return found->text;
+    return cuGetErrorString(error, &text) == BERM_CU_SUCCESS ? text : unknown_words;
 }
 
 int rt_unsupported(const char *name) {

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/bits.h"
 #include "simcuda.h"
 #include "simcuda/runtime/runtime.h"
 
@@ -18,6 +19,19 @@ enum {
     KERNEL_REGISTERS = 32,
     KERNEL_THREADS_MAX = 1024,
 };
+
+// What a kernel was compiled for, of what libraries are usually compiled for: the newest that runs on
+// the device. Libraries of templates (CUB) look their tuning up by it, and refuse what is not there.
+static int kernel_version(void) {
+    static const int versions[] = {75, 80, 86, 90, 100, 120};
+    int major = 0, minor = 0, version = versions[0];
+    (void)cudaDeviceGetAttribute(&major, BERM_CU_ATTR_COMPUTE_CAPABILITY_MAJOR, rt_device());
+    (void)cudaDeviceGetAttribute(&minor, BERM_CU_ATTR_COMPUTE_CAPABILITY_MINOR, rt_device());
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(versions); i++)
+        if (versions[i] <= major * 10 + minor)
+            version = versions[i];
+    return version;
+}
 
 cudart_error_t cudaFuncGetAttributes(cudart_func_attributes_t *attributes, const void *function) {
     if (attributes == NULL)
@@ -27,10 +41,7 @@ cudart_error_t cudaFuncGetAttributes(cudart_func_attributes_t *attributes, const
         return rt_finish(CUDART_INVALID_DEVICE_FUNCTION);
     attributes->max_threads_per_block = KERNEL_THREADS_MAX;
     attributes->registers = KERNEL_REGISTERS;
-    int major = 0, minor = 0;
-    (void)cuDeviceGetAttribute(&major, BERM_CU_ATTR_COMPUTE_CAPABILITY_MAJOR, rt_device());
-    (void)cuDeviceGetAttribute(&minor, BERM_CU_ATTR_COMPUTE_CAPABILITY_MINOR, rt_device());
-    attributes->ptx_version = attributes->binary_version = major * 10 + minor;
+    attributes->ptx_version = attributes->binary_version = kernel_version();
     attributes->max_dynamic_shared_bytes = 48 << 10;
     attributes->preferred_shared_carveout = -1;
     return BERM_CU_SUCCESS;

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #define CUDART_MAJOR (CUDART_VERSION / 1000)
+#include "allocator/base/cuda_abi.h"
 #include "simcuda/runtime/cudart_abi.h"
 
 #define SAME_OFFSET(ours, field, theirs, name)                                                     \
@@ -30,13 +31,8 @@ SAME_OFFSET(cudart_func_attributes_t, reserved, cudaFuncAttributes, reserved);
 #else
 SAME_OFFSET(cudart_func_attributes_t, reserved, cudaFuncAttributes, reserved0);
 #endif
-SAME_VALUE(CUDART_INVALID_CONFIGURATION, cudaErrorInvalidConfiguration);
-SAME_VALUE(CUDART_INVALID_PITCH, cudaErrorInvalidPitchValue);
-SAME_VALUE(CUDART_INVALID_SYMBOL, cudaErrorInvalidSymbol);
-SAME_VALUE(CUDART_MISSING_CONFIGURATION, cudaErrorMissingConfiguration);
-SAME_VALUE(CUDART_INVALID_DEVICE_FUNCTION, cudaErrorInvalidDeviceFunction);
-SAME_VALUE(CUDART_HOST_MEMORY_ALREADY_REGISTERED, cudaErrorHostMemoryAlreadyRegistered);
-SAME_VALUE(CUDART_HOST_MEMORY_NOT_REGISTERED, cudaErrorHostMemoryNotRegistered);
+#define CUDART_ERROR(ours, theirs, text) SAME_VALUE(ours, theirs);
+#include "simcuda/runtime/errors.def"
 SAME_VALUE(CUDART_USER_OBJECT_NO_DESTRUCTOR_SYNC, cudaUserObjectNoDestructorSync);
 SAME_VALUE(CUDART_GRAPH_USER_OBJECT_MOVE, cudaGraphUserObjectMove);
 static_assert(CUDART_MAJOR == 13 || CUDART_MAJOR == 12, "the stand-ins are of CUDA 13 and 12");

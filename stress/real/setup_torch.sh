@@ -30,6 +30,10 @@ version=$(sed -n "s/^__version__ = '\(.*\)'/\1/p" "$torch/version.py")
 
 say "compiling against torch ${version:-of unknown version}"
 g++ -std=c++17 -fsyntax-only -I"$root" -isystem "$cuda" "$root/stress/real/check_abi.cpp"
+take "$root/build/cuda-headers" nvidia-cuda-runtime-cu12 "$CUDA12_RUNTIME_VERSION" \
+    nvidia/cuda_runtime/include/
+g++ -std=c++17 -fsyntax-only -I"$root" -isystem "$root/build/cuda-headers/nvidia/cuda_runtime/include" \
+    -isystem "$cuda" "$root/stress/real/check_abi.cpp"
 
 # What this torch imports and the stand-in lacks is generated.
 runtime=$standins/libcudart.so.13

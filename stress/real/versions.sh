@@ -6,5 +6,6 @@ TORCH_WHEEL_SIZE="540 MB"     # to fetch; installed, 1.4 GB
 TORCH_IMPORTS_SIZE="30 MB"
 TORCH_PYTHON=3.12                # which of torch's wheels; no Python runs it
 CUDA_RUNTIME_VERSION=13.2.86     # headers that go with that torch
+CUDA12_RUNTIME_VERSION=12.9.79   # headers that libcudart.so.12 is compared with
 RMM_VERSION=26.10.0
 RAPIDS_LOGGER_VERSION=0.3.0

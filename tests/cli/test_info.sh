@@ -23,6 +23,18 @@ bad 'no argument' "$BERM" info x
 bad 'sim only' "$BERM" info --capacity 1G
 unset BERM_CONF
 
+# A preset of the simulated device is what a driver says that is found by its name.
+simulated=${BERM_LIBDIR:?}/simcuda
+LD_LIBRARY_PATH=$simulated SIMCUDA_GPU=A100-40 expect 0 "$BERM" info
+grep -q '^device 0: NVIDIA A100-SXM4-40GB (simulated)$' "$work/out" ||
+    fail "preset: $(cat "$work/out")"
+grep -q '^  memory  *40339 MiB' "$work/out" || fail "preset: $(cat "$work/out")"
+LD_LIBRARY_PATH=$simulated SIMCUDA_GPU=RTX4090-24 SIMCUDA_MEMORY=4G expect 0 "$BERM" info --json
+json "r['devices'][0]['memory_bytes'] == 4 << 30 and not r['devices'][0]['rdma']"
+LD_LIBRARY_PATH=$simulated SIMCUDA_GPU=A100 expect 2 "$BERM" info
+grep -q 'A100 is neither T4-16, .* nor a readable file' "$work/err" ||
+    fail "preset: $(cat "$work/err")"
+
 expect 0 "$BERM" conf --json
 is_json
 json "{'headroom', 'limit', 'driver'} <= {x['name'] for x in r['options']}"

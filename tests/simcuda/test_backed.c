@@ -339,6 +339,40 @@ Test(backed, a_stale_mapping_reads_zeros_and_loses_writes) {
     cr_assert(out[0] == 'z');
 }
 
+Test(backed, copies_and_fills_act_at_launch_where_others_carry_out_kernels) {
+    simcuda_config_default(&config);
+    config.is_backed = config.acts_at_launch = 1;
+    start_with(&config);
+    berm_cu_stream_t stream = stream_new(1);
+    berm_cu_deviceptr_t addr = reserve(MIB(2));
+    (void)map_at(addr, MIB(2));
+    simcuda_access_t access = {addr, 64, 1};
+    char out[4] = "abc";
+    uint64_t gate;
+    OK(simcuda_gate(stream, &access, 1, &gate)); // nothing behind it may end
+    OK(cuMemcpyHtoDAsync_v2(addr, "z", 1, stream));
+    cr_assert(*at(addr) == 'z');
+    *at(addr) = 'k'; // a kernel of this stream
+    OK(cuMemsetD8Async(addr + 1, 'w', 1, stream));
+    OK(cuMemcpyDtoHAsync_v2(out, addr, 2, stream));
+    cr_assert(strcmp(out, "kwc") == 0);
+    OK(simcuda_gate_open(gate));
+    OK(cuStreamSynchronize(stream));
+    cr_assert(*at(addr) == 'k', "they act once");
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    OK(cuMemsetD8Async(addr, 'g', 1, stream));
+    berm_cu_graph_t graph;
+    berm_cu_graph_exec_t exec;
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    cr_assert(*at(addr) == 'k', "what a graph does is the others' too");
+    HAZARDS(0);
+    OK(cuMemcpyHtoDAsync_v2(addr + MIB(4), "z", 1, stream));
+    FAILS(cuStreamSynchronize(stream), BERM_CU_ILLEGAL_ADDRESS);
+}
+
 static int inner_result, inner_launch;
 
 static void run_driver_call(void *unused) {
@@ -474,5 +508,30 @@ Test(backed, threads) {
     for (int i = 0; i < 3; i++)
         cr_assert(pthread_join(threads[i], NULL) == 0);
     cr_assert(kernels_run == 3000);
+    HAZARDS(0);
+}
+
+Test(backed, wide_fills) {
+    simcuda_config_t backed;
+    simcuda_config_default(&backed);
+    backed.is_backed = 1;
+    start_with(&backed);
+    berm_cu_deviceptr_t addr = 0;
+    uint32_t words[4] = {0};
+    OK(cuMemAlloc_v2(&addr, 4096));
+    OK(cuMemsetD32Async(addr, 0x04030201, 3, NULL));
+    OK(cuMemsetD16Async(addr + 2, 0x0605, 1, NULL));
+    OK(cuMemcpyDtoH_v2(words, addr, sizeof(words)));
+    cr_assert(words[0] == 0x06050201 && words[1] == 0x04030201 && words[2] == 0x04030201);
+    cr_assert(words[3] == 0);
+    OK(cuMemsetD16_v2(addr, 7, 2));
+    OK(cuMemsetD32_v2(addr + 4, 9, 1));
+    OK(cuMemsetD32Async_ptsz(addr + 8, 11, 1, NULL));
+    OK(cuStreamSynchronize(BERM_CU_STREAM_PER_THREAD));
+    OK(cuMemcpyDtoH_v2(words, addr, sizeof(words)));
+    cr_assert(words[0] == 0x00070007 && words[1] == 9 && words[2] == 11);
+    FAILS(cuMemsetD32_v2(addr + 2, 1, 1), BERM_CU_INVALID_VALUE);
+    FAILS(cuMemsetD16_v2(addr + 1, 1, 1), BERM_CU_INVALID_VALUE);
+    FAILS(cuMemsetD32_v2(addr, 1, SIZE_MAX / 2), BERM_CU_INVALID_VALUE);
     HAZARDS(0);
 }

@@ -255,3 +255,24 @@ Test(capture, a_stream_destroyed_while_capturing) {
     OK(cuStreamDestroy_v2(stream));
     OK(cuMemAlloc_v2(&addr, 8)); // the capture is gone
 }
+
+Test(capture, edits_of_mappings_by_switch) {
+    setenv("SIMCUDA_CAPTURE_EDITS", "1", 1);
+    start();
+    stream = stream_new(BERM_CU_STREAM_NON_BLOCKING);
+    berm_cu_graph_t graph = NULL;
+    berm_cu_deviceptr_t addr = 0;
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    addr = reserve(MIB(2));
+    (void)map_at(addr, MIB(2));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    FAILS(cuMemAlloc_v2(&addr, MIB(2)), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
+    FAILS(cuStreamEndCapture(stream, &graph), BERM_CU_STREAM_CAPTURE_INVALIDATED);
+    simcuda_config_t config;
+    simcuda_config_default(&config);
+    start_with(&config);
+    stream = stream_new(BERM_CU_STREAM_NON_BLOCKING);
+    OK(cuStreamBeginCapture_v2(stream, BERM_CU_CAPTURE_GLOBAL));
+    FAILS(cuMemAddressReserve(&addr, MIB(2), 0, 0, 0), BERM_CU_STREAM_CAPTURE_UNSUPPORTED);
+}

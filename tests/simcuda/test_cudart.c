@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in runtime: thin over the driver, every out parameter written, and what it does not
 // have says so. test_cudart12.c has the same for the other library.
+#include "simcuda/driver/entries.h"
 #include "tests/simcuda/cudart_test.h"
 
 TestSuite(cudart, .init = library_open);
@@ -59,7 +60,18 @@ Test(cudart, out_of_memory_is_told_and_kept) {
     cr_assert(cudaGetLastError_() == 2);
     cr_assert(strcmp(cudaGetErrorName_(2), "cudaErrorMemoryAllocation") == 0);
     cr_assert(strcmp(cudaGetErrorString_(2), "out of memory") == 0);
-    cr_assert(cudaGetErrorName_(123456) != NULL);
+    cr_assert(cudaGetErrorName_(123456) != NULL && cudaGetErrorString_(123456) != NULL);
+    cr_assert(strcmp(cudaGetErrorName_(0), "cudaSuccess") == 0);
+    cr_assert(strcmp(cudaGetErrorName_(400), "cudaErrorInvalidResourceHandle") == 0);
+    cr_assert(strcmp(cudaGetErrorName_(700), "cudaErrorIllegalAddress") == 0);
+    // Every error of the driver has a name of the runtime's and words.
+    for (int error = 0; error < 1000; error++) {
+        const char *driver_name = NULL;
+        if (cuGetErrorName(error, &driver_name) == 0)
+            cr_assert(strncmp(cudaGetErrorName_(error), "cuda", 4) == 0, "%s", driver_name);
+        if (strncmp(cudaGetErrorName_(error), "cuda", 4) == 0)
+            cr_assert(strncmp(cudaGetErrorString_(error), "unrec", 5) != 0, "%d", error);
+    }
 }
 
 Test(cudart, properties_of_the_device) {
@@ -135,8 +147,11 @@ Test(cudart, entry_points) {
     cr_assert(cudaGetDriverEntryPointByVersion_("cuNoSuch", &fn, 12000, 0, &status) == 0);
     cr_assert(fn == NULL && status == CUDART_ENTRY_NOT_FOUND);
     cr_assert(cudaGetDriverEntryPointByVersion_("cuNoSuch", &fn, 12000, 0, NULL) != 0);
-    // PyTorch does not start without these two; they must say no when called.
+    // PyTorch does not start without these two; the second says no when called.
     cr_assert(cudaGetDriverEntryPointByVersion_("cuMemsetD32Async", &fn, 12000, 0, &status) == 0);
+    cr_assert(fn != NULL && status == CUDART_ENTRY_FOUND);
+    cr_assert(cudaGetDriverEntryPointByVersion_("cuStreamWriteValue32", &fn, 12000, 0, &status) ==
+              0);
     cr_assert(fn != NULL && status == CUDART_ENTRY_FOUND);
 }
 

@@ -6,13 +6,21 @@
 static const cudart_dim3_t one = {1, 1, 1};
 static char add_kernel, spin, variable; // host functions are known by their addresses only
 
-TestSuite(cudart_launch, .init = library_open);
+static void **registration; // a program's, until it ends
+
+static void registration_end(void) {
+    FUNCTION(__cudaUnregisterFatBinary)
+    if (registration != NULL)
+        __cudaUnregisterFatBinary_(registration);
+}
+
+TestSuite(cudart_launch, .init = library_open, .fini = registration_end);
 
 static void kernels_register(void) {
     FUNCTION(__cudaRegisterFatBinary)
     FUNCTION(__cudaRegisterFatBinaryEnd)
     FUNCTION(__cudaRegisterFunction)
-    void **handle = __cudaRegisterFatBinary_(NULL);
+    void **handle = registration = __cudaRegisterFatBinary_(NULL);
     cr_assert(handle != NULL);
     __cudaRegisterFunction_(handle, &add_kernel, NULL, "_Z3addPf", -1, NULL, NULL, NULL, NULL,
                             NULL);

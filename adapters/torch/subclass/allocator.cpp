@@ -15,7 +15,23 @@ void delete_uncached(void *pointer) {
     C10_CUDA_CHECK(cudaFree(pointer));
 }
 
-void tell_interpreter(void *pointer, bool is_allocation) {
+void *alloc_uncached(size_t size) {
+    void *pointer = nullptr;
+    if (size > 0)
+        C10_CUDA_CHECK(cudaMalloc(&pointer, size));
+    return pointer;
+}
+
+// The check's macro does work also where nothing is wrong.
+inline DeviceIndex device_now() {
+    DeviceIndex device = 0;
+    const cudaError_t error = c10::cuda::GetDevice(&device);
+    if (C10_UNLIKELY(error != cudaSuccess))
+        C10_CUDA_CHECK(error);
+    return device;
+}
+
+inline void tell_interpreter(void *pointer, bool is_allocation) {
     const c10::impl::PyInterpreter *interpreter = c10::impl::GPUTrace::get_trace();
     if (C10_LIKELY(interpreter == nullptr))
         return;
@@ -39,22 +55,46 @@ void delete_block(void *pointer) {
 
 // --- allocating ----------------------------------------------------------------------------------
 
+// As roundup_power2_divisions has it: a larger block, of which it is kept what was asked for.
+berm_status_t Allocator::take(size_t size, DeviceIndex device, cudaStream_t stream,
+                              berm_addr_t *addr) {
+    const size_t made = Config::divided(size);
+    const berm_status_t status = berm_alloc(made, device, stream, addr);
+    if (status != BERM_OK)
+        return status;
+    figures_[static_cast<size_t>(device)]->add(made, size);
+    const std::lock_guard<std::mutex> guard(lock_);
+    asked_[*addr] = size;
+    return BERM_OK;
+}
+
+// What was asked for of a block that is about to be freed, of which libberm knows `size`.
+size_t Allocator::asked_for(berm_addr_t addr, uint64_t size) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    const auto found = asked_.find(addr);
+    if (found == asked_.end())
+        return size;
+    const size_t asked = found->second;
+    asked_.erase(found);
+    return asked;
+}
+
 void *Allocator::alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
     if (size == 0)
         return nullptr;
     TORCH_CHECK_WITH(OutOfMemoryError, size < exbibyte,
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
     berm_addr_t addr = 0;
-    const berm_status_t status = berm_alloc(size, device, stream, &addr);
+    const bool is_divided = Config::has_divisions();
+    const berm_status_t status = C10_UNLIKELY(is_divided) ? take(size, device, stream, &addr)
+                                                          : berm_alloc(size, device, stream, &addr);
     if (C10_UNLIKELY(status != BERM_OK))
         raise_shortage(status, size, device, stream);
     void *pointer = pointer_of(addr);
-    figures_[static_cast<size_t>(device)]->add(size);
-    if (C10_UNLIKELY(history_.is_watched())) {
-        History::Context context = history_.gather(caching::RecordContext::STATE);
-        history_.block_add(pointer, context);
-        history_.add(History::Entry::ALLOC, device, addr, size, stream, {0, 0}, context);
-    }
+    if (C10_LIKELY(!is_divided))
+        figures_[static_cast<size_t>(device)]->add(rounded(size), size);
+    if (C10_UNLIKELY(history_.is_watched()))
+        alloc_note(pointer, size, device, stream);
     if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
         report_to_profiler(pointer, static_cast<int64_t>(size), device);
     return pointer;
@@ -71,38 +111,67 @@ void Allocator::report_to_profiler(void *pointer, int64_t size, DeviceIndex devi
 }
 
 c10::DataPtr Allocator::allocate(size_t size) {
-    DeviceIndex device = 0;
-    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    const DeviceIndex device = device_now();
     const c10::Device where(c10::DeviceType::CUDA, device);
     if (C10_UNLIKELY(!isEnabled())) {
-        void *pointer = nullptr;
-        if (size > 0)
-            C10_CUDA_CHECK(cudaMalloc(&pointer, size));
+        void *pointer = alloc_uncached(size);
         return {pointer, pointer, &delete_uncached, where};
     }
-    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device));
+    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device).stream());
     tell_interpreter(pointer, true);
     return {pointer, pointer, &delete_block, where};
 }
 
 void *Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
-    DeviceIndex device = 0;
-    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-    void *pointer = nullptr;
-    if (C10_UNLIKELY(!isEnabled())) {
-        if (size > 0)
-            C10_CUDA_CHECK(cudaMalloc(&pointer, size));
-        return pointer;
-    }
-    pointer = alloc(size, device, stream);
+    if (C10_UNLIKELY(!isEnabled()))
+        return alloc_uncached(size);
+    void *pointer = alloc(size, device_now(), stream);
     tell_interpreter(pointer, true);
     return pointer;
 }
 
 void *Allocator::raw_alloc(size_t size) {
-    DeviceIndex device = 0;
-    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-    return raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream(device));
+    if (C10_UNLIKELY(!isEnabled()))
+        return alloc_uncached(size);
+    const DeviceIndex device = device_now();
+    void *pointer = alloc(size, device, c10::cuda::getCurrentCUDAStream(device).stream());
+    tell_interpreter(pointer, true);
+    return pointer;
+}
+
+// --- history, where it is watched ----------------------------------------------------------------
+
+void Allocator::mapped_note() {
+    mapped_.look(device_count_.load(), [this](const MappedChange &change) {
+        history_.add(change.is_mapped ? History::Entry::SEGMENT_MAP : History::Entry::SEGMENT_UNMAP,
+                     change.device, change.addr, change.size, change.stream,
+                     mempool_id_of(change.pool), nullptr);
+    });
+}
+
+void Allocator::alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream) {
+    History::Context context = history_.gather(caching::RecordContext::STATE);
+    mapped_note();
+    history_.completed_note(false);
+    history_.block_add(pointer, context);
+    history_.add(History::Entry::ALLOC, device, address_of(pointer), size, stream, pool_of(pointer),
+                 std::move(context));
+}
+
+// Before the free: afterwards the address may be another's. A block that other streams use is
+// completed when libberm says so.
+void Allocator::free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream) {
+    History::Context context = history_.gather(caching::RecordContext::ALL);
+    History::Context allocated_by = history_.context_of(pointer);
+    if (context == nullptr)
+        context = allocated_by;
+    history_.block_remove(pointer);
+    const MempoolId_t pool = pool_of(pointer);
+    history_.add(History::Entry::FREE_REQUESTED, device, address_of(pointer), size, stream, pool,
+                 context);
+    if (!history_.await(pointer, device, size, stream, pool, context))
+        history_.add(History::Entry::FREE_COMPLETED, device, address_of(pointer), size, stream,
+                     pool, std::move(context));
 }
 
 // --- freeing -------------------------------------------------------------------------------------
@@ -122,23 +191,19 @@ void Allocator::raw_delete(void *pointer) {
             return;
         raise("raw_delete", known);
     }
-    if (C10_UNLIKELY(history_.is_watched())) {
-        const auto index = static_cast<DeviceIndex>(device);
-        History::Context context = history_.gather(caching::RecordContext::ALL);
-        history_.block_remove(pointer);
-        history_.add(History::Entry::FREE_REQUESTED, index, addr, size, stream, {0, 0}, context);
-        history_.add(History::Entry::FREE_COMPLETED, index, addr, size, stream, {0, 0}, context);
-    }
+    const size_t asked = C10_UNLIKELY(Config::has_divisions()) ? asked_for(addr, size) : size;
+    if (C10_UNLIKELY(history_.is_watched()))
+        free_note(pointer, asked, static_cast<DeviceIndex>(device), stream);
     tell_interpreter(pointer, false);
-    // Before the free: afterwards the address may be another's.
-    figures_[static_cast<size_t>(device)]->remove(size);
+    // Before the free: afterwards the memory may be another's, who would raise a peak too far.
+    figures_[static_cast<size_t>(device)]->remove(rounded(size), asked);
     const berm_status_t status = berm_free(addr, device, stream);
     if (C10_UNLIKELY(status != BERM_OK)) {
-        figures_[static_cast<size_t>(device)]->add(size);
+        figures_[static_cast<size_t>(device)]->add(rounded(size), asked);
         raise("berm_free", status);
     }
     if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
-        report_to_profiler(pointer, -static_cast<int64_t>(size), static_cast<DeviceIndex>(device));
+        report_to_profiler(pointer, -static_cast<int64_t>(asked), static_cast<DeviceIndex>(device));
 }
 
 c10::DeleterFnPtr Allocator::raw_deleter() const {
@@ -158,17 +223,23 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream 
     if (berm_block_read(addr, nullptr, nullptr, &own) != BERM_OK || own == stream.stream())
         return;
     check("berm_record_stream", berm_record_stream(addr, stream.stream()));
+    if (C10_UNLIKELY(history_.is_watched()))
+        history_.shared_add(pointer.get());
 }
 
 // --- the rest ------------------------------------------------------------------------------------
 
 void Allocator::init(int device_count) {
-    const std::lock_guard<std::mutex> guard(lock_);
+    std::unique_lock<std::mutex> guard(lock_);
     while (figures_.size() < static_cast<size_t>(device_count)) {
         figures_.push_back(std::make_unique<Figures>());
         fractions_.push_back(1.0);
     }
     device_count_.store(device_count);
+    guard.unlock();
+    const double fraction = Config::memory_fraction();
+    for (int device = 0; fraction < 1 && device < device_count; device++)
+        setMemoryFraction(fraction, static_cast<DeviceIndex>(device));
 }
 
 bool Allocator::initialized() {
@@ -178,6 +249,10 @@ bool Allocator::initialized() {
 void Allocator::emptyCache(MempoolId_t /*id*/) {
     for (int device = 0; device < device_count_.load(); device++)
         check("berm_trim", berm_trim(device, 0, nullptr));
+    if (history_.is_watched()) {
+        history_.completed_note(false);
+        mapped_note();
+    }
 }
 
 void Allocator::enable(bool value) {
@@ -222,7 +297,7 @@ void *Allocator::getBaseAllocation(void *pointer, size_t *size) {
 
 // `device` is to reach the memory of `owner`.
 void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex owner) {
-    const c10::cuda::CUDAGuard guard(device);
+    const c10::DeviceGuard guard(c10::Device(c10::DeviceType::CUDA, device));
     const cudaError_t error = cudaDeviceEnablePeerAccess(owner, 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled)
         (void)cudaGetLastError();

@@ -5,7 +5,10 @@
 //   allocator.cpp   allocating, freeing, streams, peers, copies
 //   pools.cpp       routes of graphs and MemPools into berm's pools
 //   figures.cpp     PyTorch's statistics
+//   config.cpp      PYTORCH_ALLOC_CONF
+//   mapped.cpp      what is mapped, told as events of segments
 //   history.cpp     traces of what happened, for snapshots
+//   ipc.cpp         memory that goes to other processes
 //   snapshot.cpp    the memory as PyTorch's snapshot has it
 //   shortage.cpp    out of memory: observers, the error
 //   install.cpp     making it the current allocator
@@ -13,12 +16,11 @@
 // LOCKS: none is held while libberm, torch or Python is called, but where a file says so.
 #pragma once
 
-#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/util/UniqueVoidPtr.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <map>
 #include <memory>
@@ -29,8 +31,10 @@
 #include "berm.h"
 #include "berm_introspect.h"
 #include "berm_share.h"
+#include "adapters/torch/subclass/config.h"
 #include "adapters/torch/subclass/figures.h"
 #include "adapters/torch/subclass/history.h"
+#include "adapters/torch/subclass/mapped.h"
 
 namespace berm_torch {
 
@@ -131,6 +135,11 @@ class Allocator final : public caching::CUDAAllocator {
   private:
     Allocator() = default;
     void *alloc(size_t size, DeviceIndex device, cudaStream_t stream);
+    berm_status_t take(size_t size, DeviceIndex device, cudaStream_t stream, berm_addr_t *addr);
+    size_t asked_for(berm_addr_t addr, uint64_t size);
+    void alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream);
+    void free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream);
+    void mapped_note();
     void report_to_profiler(void *pointer, int64_t size, DeviceIndex device);
     // shortage.cpp: tells the observers, and raises.
     [[noreturn]] void raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
@@ -141,10 +150,19 @@ class Allocator final : public caching::CUDAAllocator {
     std::vector<std::unique_ptr<Figures>> figures_; // by device; fixed by init
     std::vector<double> fractions_;                 // by device; under lock_
     History history_;
+    Mapped mapped_;
     std::mutex lock_; // of what follows and of fractions_
     std::vector<caching::OutOfMemoryObserver> shortage_observers_;
     std::vector<caching::OomRejectionObserver> rejection_observers_;
+    std::map<berm_addr_t, size_t> asked_; // what was asked for, of blocks made larger by Config
 };
+
+// pools.cpp: of the pools of a device that are in use.
+std::vector<MempoolId_t> pool_ids(DeviceIndex device);
+// Whether a request was ever routed to one.
+bool pools_are_used();
+// The pool of a live block.
+MempoolId_t pool_of(const void *pointer);
 
 // The deleter of every tensor's memory.
 void delete_block(void *pointer);

@@ -28,8 +28,11 @@ void History::set(bool is_on, c10::CachingDeviceAllocator::CreateContextFn recor
         entries_.clear();
         annotations_.clear();
     }
-    if (!is_on)
+    if (!is_on) {
         blocks_.clear();
+        shared_.clear();
+        awaiting_.clear();
+    }
     is_recording_.store(is_on);
     is_watched_.store(is_on || !trackers_.empty());
 }
@@ -44,7 +47,7 @@ void History::add(Entry::Action action, c10::DeviceIndex device, size_t addr, si
                   void *stream, c10::MempoolId_t pool, Context context) {
     Entry entry(action, device, addr, size, stream, pool, c10::getApproximateTime(),
                 when_.load(std::memory_order_relaxed) >= When::ALLOC ? std::move(context) : nullptr,
-                compile_contexts.empty() ? std::string() : compile_contexts.back(), metadata);
+                compile_contexts.empty() ? std::string("N/A") : compile_contexts.back(), metadata);
     std::vector<c10::CachingDeviceAllocator::AllocatorTraceTracker> trackers;
     {
         const std::lock_guard<std::mutex> guard(lock_);
@@ -58,6 +61,43 @@ void History::add(Entry::Action action, c10::DeviceIndex device, size_t addr, si
     }
     for (const auto &tracker : trackers)
         tracker(entry);
+}
+
+void History::shared_add(const void *pointer) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    shared_.insert(pointer);
+}
+
+bool History::await(const void *pointer, c10::DeviceIndex device, size_t size, void *stream,
+                    c10::MempoolId_t pool, Context context) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (shared_.erase(pointer) == 0)
+        return false;
+    awaiting_.push_back({pointer, device, size, stream, pool, std::move(context)});
+    return true;
+}
+
+// libberm is asked without the lock.
+void History::completed_note(bool all) {
+    for (;;) {
+        std::unique_lock<std::mutex> guard(lock_);
+        if (awaiting_.empty())
+            return;
+        const void *pointer = awaiting_.front().pointer;
+        guard.unlock();
+        berm_whatis_t whatis = BERM_WHATIS_INIT;
+        const bool waits = !all && berm_whatis(address_of(pointer), &whatis) == BERM_OK &&
+                           whatis.kind == BERM_ADDRESS_AWAITED &&
+                           whatis.block == address_of(pointer);
+        guard.lock();
+        if (waits || awaiting_.empty() || awaiting_.front().pointer != pointer)
+            return;
+        Awaiting done = std::move(awaiting_.front());
+        awaiting_.pop_front();
+        guard.unlock();
+        add(Entry::FREE_COMPLETED, done.device, address_of(pointer), done.size, done.stream,
+            done.pool, std::move(done.context));
+    }
 }
 
 void History::block_add(const void *pointer, Context context) {
@@ -102,8 +142,8 @@ void History::track(c10::CachingDeviceAllocator::AllocatorTraceTracker tracker) 
 void History::read(std::vector<std::vector<Entry>> *traces,
                    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> *annotations,
                    size_t device_count) const {
-    static const auto to_real = c10::ApproximateClockToUnixTimeConverter().makeConverter();
-    const auto real_us = [](c10::approx_time_t time) { return to_real(time) / 1000; };
+    const auto to_real = clock_.makeConverter();
+    const auto real_us = [&to_real](c10::approx_time_t time) { return to_real(time) / 1000; };
     traces->assign(device_count, {});
     const std::lock_guard<std::mutex> guard(lock_);
     for (const Entry &entry : entries_) {
@@ -144,6 +184,8 @@ std::shared_ptr<c10::GatheredContext> Allocator::getContextForPointer(const void
 void Allocator::recordHistory(bool enabled, caching::CreateContextFn recorder, size_t max_entries,
                               caching::RecordContext when, bool clears,
                               const std::vector<std::string> &skipped) {
+    if (enabled && !history_.is_watched())
+        mapped_.begin(device_count_.load());
     history_.set(enabled, recorder, max_entries, when, clears, skipped);
 }
 
@@ -181,11 +223,13 @@ void Allocator::annotateMemory(const void *pointer, const std::string &text) {
     const std::string before = *History::user_metadata();
     *History::user_metadata() = text;
     history_.add(History::Entry::ANNOTATE, static_cast<DeviceIndex>(device), address_of(pointer),
-                 size, stream, {0, 0}, history_.gather(caching::RecordContext::ALL));
+                 size, stream, pool_of(pointer), history_.gather(caching::RecordContext::ALL));
     *History::user_metadata() = before;
 }
 
 void Allocator::attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) {
+    if (!history_.is_watched())
+        mapped_.begin(device_count_.load());
     history_.track(std::move(tracker));
 }
 

@@ -33,6 +33,13 @@ class History {
     Context gather(When when) const;
     void add(Entry::Action action, c10::DeviceIndex device, size_t addr, size_t size, void *stream,
              c10::MempoolId_t pool, Context context);
+    // Blocks that record_stream has named, while history is watched: their frees may have to wait.
+    void shared_add(const void *pointer);
+    // Whether the free of the block waits: then completed_note tells its end.
+    bool await(const void *pointer, c10::DeviceIndex device, size_t size, void *stream,
+               c10::MempoolId_t pool, Context context);
+    // Tells of frees whose wait is over by now.
+    void completed_note(bool all);
     void block_add(const void *pointer, Context context);
     void block_remove(const void *pointer);
     Context context_of(const void *pointer) const;
@@ -53,12 +60,24 @@ class History {
     std::atomic<bool> is_recording_{false}, is_watched_{false};
     std::atomic<c10::CachingDeviceAllocator::CreateContextFn> recorder_{nullptr};
     std::atomic<When> when_{When::NEVER};
+    // Made early: it compares both clocks from then to when it is asked.
+    mutable c10::ApproximateClockToUnixTimeConverter clock_;
     mutable std::mutex lock_;
     size_t max_entries_ = 0;
     std::unordered_set<int> skipped_;
     std::deque<Entry> entries_;
     std::vector<c10::CachingDeviceAllocator::AnnotationEntry> annotations_;
     std::unordered_map<const void *, Context> blocks_;
+    std::unordered_set<const void *> shared_;
+    struct Awaiting {
+        const void *pointer;
+        c10::DeviceIndex device;
+        size_t size;
+        void *stream;
+        c10::MempoolId_t pool;
+        Context context;
+    };
+    std::deque<Awaiting> awaiting_; // freed, oldest first
     std::vector<c10::CachingDeviceAllocator::AllocatorTraceTracker> trackers_;
 };
 

@@ -2,9 +2,15 @@
 // Making berm the current allocator: what Python's berm.torch calls, through ctypes.
 #include "adapters/torch/subclass/allocator.h"
 
-#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
-
+#include <cstdio>
 #include <exception>
+
+// Exported by libtorch_cuda. Its header wants those of all of CUDA's math libraries, which are not
+// needed here.
+namespace torch::cuda::CUDAPluggableAllocator {
+void changeCurrentAllocator(
+    const std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator> &allocator);
+}
 
 namespace berm_torch {
 
@@ -21,6 +27,7 @@ extern "C" __attribute__((visibility("default"))) int berm_torch_install(char *e
                                                                          size_t capacity) {
     try {
         const auto &allocator = berm_torch::Allocator::instance();
+        berm_torch::Config::start();
         berm_torch::reports_begin();
         torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(allocator);
         c10::SetAllocator(c10::DeviceType::CUDA, allocator.get(), 255);

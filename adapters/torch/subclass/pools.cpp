@@ -21,21 +21,62 @@ bool filter_call(berm_stream_t stream, void *context) {
     return (*static_cast<Filter *>(context))(static_cast<cudaStream_t>(stream));
 }
 
-berm_pool_stats_t pool_stats(DeviceIndex device, MempoolId_t id) {
-    berm_pool_stats_t stats = BERM_POOL_STATS_INIT;
-    check("berm_pool_stats_read", berm_pool_stats_read(device, pool_id_of(id), &stats));
-    return stats;
+// Pools that torch knows, and what it said of them. Lock: filter_lock, never over a call of berm's.
+struct Known {
+    int uses = 0;
+    uint32_t traits = 0;
+};
+std::map<Key, Known> known;
+
+void uses_add(const Key &key, int amount) {
+    const std::lock_guard<std::mutex> guard(filter_lock);
+    if ((known[key].uses += amount) <= 0)
+        known.erase(key);
 }
 
-void pool_create(DeviceIndex device, MempoolId_t id, uint32_t traits) {
+// What a pool is like is decided when it is made; one that was not used yet is made anew.
+void traits_change(const Key &key, uint32_t add, uint32_t remove, const char *what) {
+    Known pool;
+    {
+        const std::lock_guard<std::mutex> guard(filter_lock);
+        const auto found = known.find(key);
+        if (found == known.end())
+            return; // released before: it is not used any more
+        pool = found->second;
+    }
+    const uint32_t wanted = (pool.traits & ~remove) | add;
+    if (wanted == pool.traits)
+        return;
+    const berm_pool_id_t id = pool_id_of(key.second);
+    berm_pool_stats_t stats = BERM_POOL_STATS_INIT;
+    check("berm_pool_stats_read", berm_pool_stats_read(key.first, id, &stats));
+    TORCH_CHECK(stats.uses == 1 && stats.reserved_bytes == 0, "berm: ", what,
+                " of a memory pool that is in use cannot be changed");
+    check("berm_pool_release", berm_pool_release(key.first, id));
     berm_pool_options_t options = BERM_POOL_OPTIONS_INIT;
-    options.traits = traits;
-    check("berm_pool_create", berm_pool_create(device, pool_id_of(id), &options));
+    options.traits = wanted;
+    check("berm_pool_create", berm_pool_create(key.first, id, &options));
+    const std::lock_guard<std::mutex> guard(filter_lock);
+    known[key].traits = wanted;
 }
+
+std::atomic<bool> is_used{false};
 
 } // namespace
 
+bool pools_are_used() {
+    return is_used.load(std::memory_order_relaxed);
+}
+
+MempoolId_t pool_of(const void *pointer) {
+    berm_whatis_t whatis = BERM_WHATIS_INIT;
+    if (!pools_are_used() || berm_whatis(address_of(pointer), &whatis) != BERM_OK)
+        return {0, 0};
+    return mempool_id_of(whatis.pool);
+}
+
 void Allocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, Filter filter) {
+    is_used.store(true);
     auto kept = std::make_unique<Filter>(std::move(filter));
     Filter *const raw = kept.get();
     {
@@ -43,8 +84,10 @@ void Allocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, Filter f
         filters[{device, id}].push_back(std::move(kept));
     }
     const berm_status_t status = berm_pool_route_begin(device, pool_id_of(id), filter_call, raw);
-    if (status == BERM_OK)
+    if (status == BERM_OK) {
+        uses_add({device, id}, 1);
         return;
+    }
     {
         const std::lock_guard<std::mutex> guard(filter_lock);
         filters[{device, id}].pop_back();
@@ -71,17 +114,25 @@ void Allocator::endAllocateToPool(DeviceIndex device, MempoolId_t id) {
 
 void Allocator::releasePool(DeviceIndex device, MempoolId_t id) {
     const berm_status_t status = berm_pool_release(device, pool_id_of(id));
-    if (status != BERM_ERROR_POOL_UNKNOWN)
-        check("berm_pool_release", status);
+    if (status == BERM_ERROR_POOL_UNKNOWN || status == BERM_ERROR_SHUTDOWN)
+        return;
+    check("berm_pool_release", status);
+    uses_add({device, id}, -1);
 }
 
 int Allocator::getPoolUseCount(DeviceIndex device, MempoolId_t id) {
-    berm_pool_stats_t stats = BERM_POOL_STATS_INIT;
-    const berm_status_t status = berm_pool_stats_read(device, pool_id_of(id), &stats);
-    if (status == BERM_ERROR_POOL_UNKNOWN)
-        return 0;
-    check("berm_pool_stats_read", status);
-    return static_cast<int>(stats.uses);
+    const std::lock_guard<std::mutex> guard(filter_lock);
+    const auto found = known.find({device, id});
+    return found != known.end() ? found->second.uses : 0;
+}
+
+std::vector<MempoolId_t> pool_ids(DeviceIndex device) {
+    const std::lock_guard<std::mutex> guard(filter_lock);
+    std::vector<MempoolId_t> ids;
+    for (const auto &entry : known)
+        if (entry.first.first == device)
+            ids.push_back(entry.first.second);
+    return ids;
 }
 
 void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t id,
@@ -90,23 +141,18 @@ void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t id,
                 "berm: a MemPool with an allocator of its own is not supported; make it without, "
                 "and it has memory of berm's");
     check("berm_pool_create", berm_pool_create(device, pool_id_of(id), nullptr));
+    uses_add({device, id}, 1);
 }
 
-// What a pool is like is decided when it is made; one that nobody uses yet is made anew.
 void Allocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) {
-    const berm_pool_stats_t stats = pool_stats(device, id);
-    const uint32_t wanted = use_on_oom ? uint32_t{BERM_POOL_USE_ON_OOM} : 0;
-    if ((stats.traits & BERM_POOL_USE_ON_OOM) == wanted)
-        return;
-    TORCH_CHECK(stats.uses == 1 && stats.blocks == 0 && stats.reserved_bytes == 0,
-                "berm: use_on_oom of a MemPool that is in use cannot be changed");
-    check("berm_pool_release", berm_pool_release(device, pool_id_of(id)));
-    pool_create(device, id, wanted);
+    traits_change({device, id}, use_on_oom ? uint32_t{BERM_POOL_USE_ON_OOM} : 0,
+                  use_on_oom ? 0 : uint32_t{BERM_POOL_USE_ON_OOM}, "use_on_oom");
 }
 
+// Nothing is split where each block has a handle of its own; such a block can be sent to another
+// process too.
 void Allocator::setNoSplit(DeviceIndex device, MempoolId_t id) {
-    (void)pool_stats(device, id);
-    TORCH_CHECK(false, "berm: no_split pools are not supported");
+    traits_change({device, id}, uint32_t{BERM_POOL_EXPORTABLE}, 0, "no_split");
 }
 
 bool Allocator::checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
@@ -136,26 +182,6 @@ caching::CheckpointDelta
 Allocator::setCheckpointPoolState(DeviceIndex /*device*/,
                                   std::shared_ptr<caching::AllocatorState> /*state*/) {
     TORCH_CHECK(false, "berm: checkpoints of graph pools are not supported");
-}
-
-// --- between processes ---------------------------------------------------------------------------
-
-caching::ShareableHandle Allocator::shareIpcHandle(void *pointer) {
-    unsigned char handle[BERM_IPC_HANDLE_BYTES];
-    uint64_t offset = 0;
-    check("berm_ipc_export", berm_ipc_export(address_of(pointer), handle, &offset));
-    return {static_cast<ptrdiff_t>(offset),
-            std::string(reinterpret_cast<const char *>(handle), sizeof handle)};
-}
-
-std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
-    berm_addr_t addr = 0;
-    TORCH_CHECK(handle.size() == BERM_IPC_HANDLE_BYTES, "berm: a handle of ", handle.size(),
-                " bytes is none of berm's");
-    const DeviceIndex device = c10::cuda::current_device();
-    check("berm_ipc_open",
-          berm_ipc_open(reinterpret_cast<const unsigned char *>(handle.data()), device, 0, &addr));
-    return {pointer_of(addr), [](void *opened) { (void)berm_ipc_close(address_of(opened)); }};
 }
 
 } // namespace berm_torch

@@ -52,25 +52,10 @@ void walk(void *context, const berm_walk_segment_t *segment, const berm_walk_blo
 void contexts_add(const History &history, c10::CachingDeviceAllocator::SegmentInfo *info) {
     size_t addr = info->address;
     for (auto &block : info->blocks) {
-        if (block.allocated)
+        if (block.active)
             block.context_when_allocated = history.context_of(pointer_of(addr));
         addr += block.size;
     }
-}
-
-caching::AllocatorConfigInfo config() {
-    using Config = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
-    using Shared = c10::CachingAllocator::AcceleratorAllocatorConfig;
-    caching::AllocatorConfigInfo info{};
-    info.garbage_collection_threshold = Shared::garbage_collection_threshold();
-    info.max_split_size = Shared::max_split_size();
-    info.pinned_num_register_threads = Config::pinned_num_register_threads();
-    info.expandable_segments = true;
-    info.release_lock_on_malloc = true;
-    info.pinned_use_host_register = Config::pinned_use_cuda_host_register();
-    info.last_allocator_settings = c10::CachingAllocator::getAllocatorSettings();
-    info.roundup_power2_divisions = Shared::roundup_power2_divisions();
-    return info;
 }
 
 } // namespace
@@ -89,13 +74,21 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces) {
               [](const auto &a, const auto &b) { return a.address < b.address; });
     for (const auto &segment : walked.segments)
         info.segments.push_back(segment);
+    if (history_.is_watched()) {
+        history_.completed_note(false);
+        mapped_note();
+    }
     std::vector<std::vector<History::Entry>> traces;
     history_.read(&traces, &info.external_annotations, static_cast<size_t>(count));
     if (include_traces)
         info.device_traces = std::move(traces);
     else
         info.device_traces.resize(static_cast<size_t>(count));
-    info.config_metadata = config();
+    info.config_metadata = Config::describe();
+    if (history_.is_recording()) // so that snapshots are seen among the events
+        for (int device = 0; device < count; device++)
+            history_.add(History::Entry::SNAPSHOT, static_cast<DeviceIndex>(device), 0, 0, nullptr,
+                         id, nullptr);
     return info;
 }
 

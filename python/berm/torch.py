@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""berm as PyTorch's CUDA allocator.
+
+    import berm.torch
+    berm.torch.install()
+
+before anything uses CUDA. Imports torch; a CUDA build of it is the user's. What works by which
+route, and which settings are understood: docs/adapters/pytorch.md. To be called by one thread."""
+import ctypes
+import functools
+import os
+import traceback
+import warnings
+
+import torch
+
+from berm import _lib, _subclass
+
+BermError = _lib.BermError
+ROUTES = ("auto", "subclass", "hooks")
+
+_HOOKS = {  # setter of PyTorch's object: function of libberm_torch
+    "set_init_fn": "berm_torch_init",
+    "set_reset_fn": "berm_torch_reset",
+    "set_memory_fraction_fn": "berm_torch_memory_fraction",
+    "set_base_alloc_fn": "berm_torch_base_alloc",
+    "set_record_stream_fn": "berm_torch_record_stream",
+    "set_begin_allocate_to_pool": "berm_torch_begin_allocate_to_pool",
+    "set_end_allocate_to_pool_fn": "berm_torch_end_allocate_to_pool",
+    "set_release_pool": "berm_torch_release_pool",
+}
+_WHO_FRAMES = 6  # of the stack that is shown
+
+_installed = None  # the route
+_kept = []  # what PyTorch has addresses of, for the life of the process
+_first_use = None  # the stack of the first call that initialised CUDA, if this module saw it
+
+
+def _watch():
+    """Remembers who initialises CUDA from now on, to be able to name it."""
+    original = torch.cuda._lazy_init
+
+    @functools.wraps(original)
+    def lazy_init():
+        global _first_use
+        if _first_use is None and not torch.cuda.is_initialized():
+            _first_use = traceback.extract_stack()[:-1]
+        return original()
+
+    torch.cuda._lazy_init = lazy_init
+
+
+def _who():
+    """Who initialised CUDA, in words."""
+    if _first_use is None:
+        return ("something that ran before berm.torch was imported: import it first, and it says "
+                "who")
+    inner = os.path.dirname(torch.__file__) + os.sep
+    frames = [frame for frame in _first_use if not frame.filename.startswith(inner)]
+    frame = (frames or _first_use)[-1]
+    stack = "".join(traceback.format_list(_first_use[-_WHO_FRAMES:]))
+    return f"{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}\n{stack}"
+
+
+def _conf_set(conf):
+    """Starts berm with options of its own."""
+    library = ctypes.CDLL(str(_lib.library()), mode=ctypes.RTLD_GLOBAL)
+    _kept.append(library)
+    if library.berm_init(conf.encode()) != 0:
+        library.berm_error_message.restype = ctypes.c_char_p
+        raise BermError(f"conf={conf!r}: {library.berm_error_message().decode()}")
+
+
+def _install_hooks():
+    path = _lib.library("libberm_torch.so")
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(str(path), "berm_torch_malloc",
+                                                         "berm_torch_free")
+    library = ctypes.CDLL(str(path))
+    _kept.extend((allocator, library))
+    for setter, name in _HOOKS.items():
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        getattr(allocator.allocator(), setter)(address)
+    torch.cuda.memory.change_current_allocator(allocator)
+
+
+def install(route="auto", conf=""):
+    """Makes berm the allocator of all CUDA tensors of this process; returns the route taken.
+
+    route  "subclass": berm's own CUDAAllocator, compiled against this torch on first use, under
+           which everything of torch.cuda.memory works; "hooks": the functions of libberm_torch.so,
+           which need no compiler; "auto": the first, and the second with a warning where it cannot
+           be built.
+    conf   options of berm, in the form of BERM_CONF; "" leaves them to the environment.
+
+    Raises BermError, and changes nothing, where CUDA was initialised before (it says by whom), torch
+    has no CUDA, berm or a compiler is missing, or another route was installed. Calling it again is
+    allowed."""
+    global _installed
+    if route not in ROUTES:
+        raise BermError(f"route={route!r} is none of {', '.join(ROUTES)}")
+    if _installed is not None:
+        if route in ("auto", _installed):
+            return _installed
+        raise BermError(f"berm is installed by route {_installed!r} already")
+    if not hasattr(torch._C, "_cuda_customAllocator"):
+        raise BermError(f"torch {torch.__version__} has no CUDA: install a CUDA build of it")
+    if torch.cuda.is_initialized():
+        raise BermError("CUDA was initialised before berm.torch.install(), and its allocator cannot "
+                        f"be changed any more; by {_who()}")
+    if conf:
+        _conf_set(conf)
+    if route != "hooks":
+        try:
+            _subclass.install(torch)
+            _installed = "subclass"
+            return _installed
+        except BermError as error:
+            if route == "subclass":
+                raise
+            warnings.warn(f"berm: {error}; without it statistics and snapshots are not to be had",
+                          RuntimeWarning, stacklevel=2)
+    _install_hooks()
+    _installed = "hooks"
+    return _installed
+
+
+def installed():
+    """The route that was installed, or None."""
+    return _installed
+
+
+if not torch.cuda.is_initialized():
+    _watch()
