@@ -37,6 +37,8 @@ static bool environment_set(const shadow_arguments_t *a, const char *folder, con
     (void)snprintf(text, sizeof text, "%" PRIu64, a->steps);
     is_set = is_set && setenv("BERM_SHADOW_STEPS", text, 1) == 0;
     is_set = is_set && setenv("SIMCUDA_GPU", a->gpu, 1) == 0;
+    // PyTorch's own expandable segments map under a capture in global mode, and get away with it.
+    is_set = is_set && setenv("SIMCUDA_CAPTURE_EDITS", "1", 1) == 0;
     if (a->devices > 0) {
         (void)snprintf(text, sizeof text, "%" PRIu64, a->devices);
         is_set = is_set && setenv("SIMCUDA_DEVICES", text, 1) == 0;

@@ -2,6 +2,7 @@
 // Sources of pools: see source.h.
 #include "policy/source.h"
 
+#include "berm_introspect.h"
 #include "host/mem.h"
 #include "vmm/plain.h"
 
@@ -84,6 +85,7 @@ void berm__source_returns_settle(berm_device_t *device) {
 }
 
 berm_status_t berm__source_or_plain_free(berm_device_t *device, berm_segment_t *segment) {
+    berm__segment_tell(segment, BERM_EVENT_FREE, segment->plain_addr, segment->plain_bytes);
     if (BERM_LIKELY(segment->source_return == NULL))
         return berm__plain_free(segment);
     berm__source_return_add(device, segment->source_return);

@@ -8,6 +8,10 @@
 // A source is used by its group, by each of its segments, and by calls that are out in it. With the
 // last user it is done.
 //
+// Invariant (docs/invariants.md):
+//   I36  a plain segment of a pool with a source, and no other, has an entry that gives it back to
+//        that source, as it came
+//
 // Locks: the list is under the device's; `users` is atomic.
 #ifndef BERM_POLICY_SOURCE_H
 #define BERM_POLICY_SOURCE_H

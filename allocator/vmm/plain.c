@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "berm_introspect.h"
 
 // Tables come in powers of two, so that records serve again.
 static uint64_t table_bytes_for(const berm_gpu_t *gpu, uint64_t span_bytes) {
@@ -158,9 +159,11 @@ berm_status_t berm__plain_adopt(berm_store_t *store, berm_addr_dir_t *dir, uint6
 
 berm_status_t berm__plain_open(berm_segment_t *segment, berm_node_slab_t *nodes) {
     berm_status_t status = berm__segment_open(segment, nodes);
-    if (status == BERM_OK)
-        (void)berm__ranges_settle(&segment->ranges, segment->ranges.first, BERM_RANGE_FREE);
-    return status;
+    if (status != BERM_OK)
+        return status;
+    (void)berm__ranges_settle(&segment->ranges, segment->ranges.first, BERM_RANGE_FREE);
+    berm__segment_tell(segment, BERM_EVENT_ALLOC, segment->plain_addr, segment->plain_bytes);
+    return BERM_OK;
 }
 
 void berm__plain_hide(berm_segment_t *segment) {

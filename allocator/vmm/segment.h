@@ -115,6 +115,14 @@ berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, u
 // range: the caller poisons it.
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count);
 
+// Tells whoever wants to know that memory is behind addresses now, or is about to go
+// (berm_introspect.h: berm_event_kind_t).
+static inline void berm__segment_tell(const berm_segment_t *segment, int kind, berm_addr_t addr,
+                                      uint64_t size_bytes) {
+    if (BERM_UNLIKELY(segment->gpu->tell != NULL))
+        segment->gpu->tell(segment, kind, addr, size_bytes);
+}
+
 // The records of an unmap, for a handle that one granule, or one run, names no more: without a
 // view it becomes idle.
 void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle);

@@ -92,21 +92,45 @@ def _batch_norm_backward(torch, a, _):
         grad, x, weight, mean, var, saved_mean, saved_var, True, eps, [True, True, True])
 
 
-def _attention(torch, query, key, value, bias, is_causal, scale):
-    """Attention by its definition, in at least float32; (output, logarithm of the sum)."""
-    if scale is None:
-        scale = query.size(-1) ** -0.5
-    if key.size(1) != query.size(1):  # grouped queries
-        key = key.repeat_interleave(query.size(1) // key.size(1), 1)
-        value = value.repeat_interleave(query.size(1) // value.size(1), 1)
+def _chances(torch, query, key, bias, is_causal, scale):
+    """What attention weighs values with, in float32."""
     score = query.float() @ key.float().transpose(-1, -2) * scale
     if is_causal:
-        hidden = torch.ones(score.shape[-2:], dtype=torch.bool, device="cpu").tril().logical_not()
-        score = score.masked_fill(hidden, float("-inf"))
-    if bias is not None:
+        seen = torch.ones(score.shape[-2:], dtype=torch.bool, device="cpu").tril()
+        score = score.masked_fill(seen.logical_not(), float("-inf"))
+    if bias is not None and bias.numel() > 0:
         score = score + bias.float()
-    total = torch.logsumexp(score, -1)
-    return (torch.exp(score - total.unsqueeze(-1)) @ value.float()).to(query.dtype), total
+    return torch.softmax(score, -1)
+
+
+def _spread(tensor, query):
+    """Keys or values for every head of the queries (grouped queries)."""
+    return tensor.repeat_interleave(query.size(1) // tensor.size(1), 1)
+
+
+def _attention(torch, query, key, value, bias, is_causal, scale):
+    """Attention by its definition. The sums that the device's operators return too are for their
+    backward, which is computed anew here."""
+    scale = query.size(-1) ** -0.5 if scale is None else scale
+    chances = _chances(torch, query, _spread(key, query), bias, is_causal, scale)
+    return (chances @ _spread(value, query).float()).to(query.dtype)
+
+
+def _attention_backward(torch, grad, query, key, value, bias, is_causal, scale):
+    scale = query.size(-1) ** -0.5 if scale is None else scale
+    keys, values = _spread(key, query).float(), _spread(value, query).float()
+    chances = _chances(torch, query, keys, bias, is_causal, scale)
+    grad = grad.float()
+    of_chances = grad @ values.transpose(-1, -2)
+    of_score = chances * (of_chances - (of_chances * chances).sum(-1, keepdim=True)) * scale
+
+    def gather(each, like):
+        parts = each.unflatten(1, (like.size(1), each.size(1) // like.size(1)))
+        return parts.sum(2).to(like.dtype)
+
+    return ((of_score @ keys).to(query.dtype),
+            gather(of_score.transpose(-1, -2) @ query.float(), key),
+            gather(chances.transpose(-1, -2) @ grad, value))
 
 
 def _flash(torch, a, k):
@@ -121,13 +145,6 @@ def _biased(torch, a, k):
     return _attention(torch, a[0], a[1], a[2], a[3], causal, k.get("scale"))
 
 
-def _attention_backward(torch, grad, query, key, value, bias, is_causal, scale):
-    with torch.enable_grad():
-        leaves = [each.detach().clone().requires_grad_() for each in (query, key, value)]
-        out, _ = _attention(torch, *leaves, bias, is_causal, scale)
-        return torch.autograd.grad(out, leaves, grad)
-
-
 def _flash_backward(torch, a, k):
     # grad, query, key, value, out, logsumexp, cum_q, cum_k, max_q, max_k, dropout_p, is_causal
     return _attention_backward(torch, a[0], a[1], a[2], a[3], None, a[11], k.get("scale"))
@@ -137,6 +154,12 @@ def _efficient_backward(torch, a, k):
     # grad, query, key, value, attn_bias, out, logsumexp, seed, offset, dropout_p, mask, is_causal
     causal = a[11] if len(a) > 11 else False
     return _attention_backward(torch, a[0], a[1], a[2], a[3], a[4], causal, k.get("scale"))
+
+
+def _cudnn_backward(torch, a, k):
+    # grad, query, key, value, out, logsumexp, seed, offset, attn_bias, cum_q, cum_k, max_q, max_k,
+    # dropout_p, is_causal
+    return _attention_backward(torch, a[0], a[1], a[2], a[3], a[8], a[14], k.get("scale"))
 
 
 CPU = {
@@ -149,6 +172,7 @@ CPU = {
     "aten::_scaled_dot_product_efficient_attention": _biased,
     "aten::_scaled_dot_product_efficient_attention_backward": _efficient_backward,
     "aten::_scaled_dot_product_cudnn_attention": _biased,
+    "aten::_scaled_dot_product_cudnn_attention_backward": _cudnn_backward,
 }
 
 

@@ -15,6 +15,13 @@ static const figures_t shipped[] = {
     {"stress/traces/gpt2_varlen.pickle.gz", 71136, 0, 35568, 35568, 0, 0, 1, 7591699156, 8478,
      8478},
     {"stress/traces/multi_stream.pickle.gz", 122, 0, 61, 61, 0, 1, 2, 245760000, 476, 600},
+    {"stress/traces/gpt2.csv.gz", 5798, 0, 2899, 2899, 0, 0, 1, 9442894540, 0, 0},
+    {"stress/traces/gpt2_variable.csv.gz", 7318, 0, 3659, 3659, 0, 0, 1, 5729375308, 0, 0},
+    {"stress/traces/kv_cache.csv.gz", 27264, 0, 13632, 13632, 0, 0, 1, 529039360, 0, 0},
+    {"stress/traces/unet.csv.gz", 12230, 0, 6115, 6115, 0, 0, 1, 641679836, 0, 0},
+    {"stress/traces/vision.csv.gz", 8700, 0, 4350, 4350, 0, 0, 1, 1779821068, 0, 0},
+    {"stress/traces/moe.csv.gz", 12952, 0, 6476, 6476, 0, 0, 1, 3244762204, 0, 0},
+    {"stress/traces/two_streams.csv.gz", 648, 0, 324, 324, 0, 2, 2, 114917380, 0, 0},
 };
 
 // Recordings that may lie beside the repository.
