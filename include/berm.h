@@ -328,21 +328,55 @@ enum {
     BERM_POOL_RDMA = 16,       // network cards can reach it, where the device says so
     BERM_POOL_USE_ON_OOM = 32, // before a request for the default pool fails, what is free here
                                // serves it, on the stream that it was freed on; not with PRIVATE
+    BERM_POOL_NO_SPLIT = 64,   // each block has memory of its own, whole granules: what is free
+                               // serves only requests of exactly its number of granules; with
+                               // PLAIN or a source aligned to 64 KiB at most (ALIGNMENT)
 };
 
+// Where a pool gets its memory from instead of the driver; for allocators that the caller has
+// already, such as the library of a network.
+//
+// All three are called by the thread whose call needs them, with no lock of berm's held, and that
+// call waits for them. They may call the driver, also while a stream is captured (the thread's
+// capture mode is relaxed), but of berm only what takes no memory of this pool. They must not wait
+// for a thread that may be in berm, and callers of berm must not hold a lock that they take. Memory
+// that several threads ask for at once is asked of `alloc` by each.
+typedef struct berm_pool_source {
+    // A new segment, for blocks on `stream` (BERM_STREAM_NONE: on any). 0: there is none, and the
+    // request goes on as it does when the device is full. The address is best a multiple of 64 KiB;
+    // where it is not, it is given back and a granule more is asked for.
+    berm_addr_t (*alloc)(void *context, uint64_t size_bytes, int device, berm_stream_t stream);
+    // Gives a segment back: nothing uses it any more.
+    void (*free)(void *context, berm_addr_t addr, uint64_t size_bytes, int device,
+                 berm_stream_t stream);
+    // Called once, when neither of the two will be called again: the pool was released and its last
+    // segment has gone back. May be NULL.
+    void (*done)(void *context);
+    void *context;
+} berm_pool_source_t;
+
 typedef struct berm_pool_options {
-    size_t size;        // sizeof(berm_pool_options_t) of the caller
-    uint32_t traits;    // BERM_POOL_*, or-ed; 0: memory that free pages may leave and enter
-    uint32_t reserved_; // 0
+    size_t size;               // sizeof(berm_pool_options_t) of the caller
+    uint32_t traits;           // BERM_POOL_*, or-ed; 0: memory that free pages may leave and enter
+    uint32_t reserved_;        // 0
+    berm_pool_source_t source; // alloc NULL: the driver
 } berm_pool_options_t;
 
 #define BERM_POOL_OPTIONS_INIT BERM_SIZED_INIT(berm_pool_options_t)
 
 // Makes the pool `id` of `device`, or adds a use to it. NULL options: one of no traits, or whatever
 // it is already.
-// Errors: ARGUMENT (the default id, an unknown trait, EXPORTABLE with PLAIN, PRIVATE with
-// USE_ON_OOM), VERSION, STATE (it
-// exists with other traits), UNSUPPORTED (a trait that the device does not have; EXPORTABLE where
+//
+// A pool with a source is PLAIN, whether it says so or not: its segments count as reserved, also
+// against the limit, nothing in them moves, and whole ones go back to the source, by berm_trim, by
+// decay, where memory is short, and after the release. A segment is asked for in 2 MiB for requests
+// up to 1 MiB, in 20 MiB below 10 MiB (in what the request needs where that much is not to be had),
+// and in multiples of 2 MiB above; with NO_SPLIT always in what the request needs. Memory that goes
+// back is given to `free` at the end of the call that decided it, or of a later one. The source is
+// the pool's from the time the call has succeeded; another use of the pool must name the same.
+// Errors: ARGUMENT (the default id, an unknown trait, EXPORTABLE with PLAIN or a source, PRIVATE
+// with USE_ON_OOM, a source with only one of alloc and free), VERSION, STATE (it exists with other
+// traits or another source), UNSUPPORTED (a trait that the device does not have; EXPORTABLE where
 // the option backing makes all memory plain), DEVICE, DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY,
 // SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
 // Driver: on first use of a trait. Waits: never. Streams: none.
@@ -390,6 +424,51 @@ BERM_API berm_status_t berm_pool_route_end(int device, berm_pool_id_t id);
 BERM_API BERM_CHECKED berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
                                                     uint64_t alignment, int device,
                                                     berm_stream_t stream, berm_addr_t *out);
+
+// What lives in a private pool at one time, to be made so again: for graphs that run one after the
+// other in one pool, each of which finds its inputs where it found them when it was captured.
+typedef struct berm_pool_state berm_pool_state_t;
+
+// Takes the state of the pool `id`: its live blocks, their addresses, sizes and streams. *state is
+// the caller's, to be given to berm_pool_state_destroy; NULL on failure. The memory is not touched
+// and not kept from anybody: a state is a list. Blocks that were freed and are still awaited are
+// not in it.
+// Errors: ARGUMENT (the default id, NULL), POOL_UNKNOWN, STATE (the pool is not private, neither by
+// its trait nor by a capture: its memory may leave it), UNSUPPORTED (EXPORTABLE or NO_SPLIT),
+// DEVICE, OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API BERM_CHECKED berm_status_t berm_pool_state_take(int device, berm_pool_id_t id,
+                                                         berm_pool_state_t **state);
+
+// A block that berm_pool_state_restore freed, or allocated. Called when the pool is restored, with
+// no lock of berm's held; may call all of berm.
+typedef void (*berm_pool_change_fn)(void *context, berm_addr_t addr, uint64_t requested_bytes);
+
+// Makes the pool that `state` was taken from what it was then: of all its blocks exactly those of
+// the state live, at their addresses, for their streams, with the sizes that were asked for. First
+// `freed` is called for each block that lived before, then `allocated` for each block of the state;
+// one that lives before and after is in both. Either may be NULL. A state may be restored any
+// number of times, until its pool is released.
+//
+// All of it happens in the streams' order: work that is queued afterwards on a block's own stream
+// may use it, and what other streams were recorded for a block that is freed is waited for. A block
+// that lives before and after, in the same place, stays untouched, with its recorded streams. On
+// failure nothing has changed.
+// Errors: ARGUMENT (NULL), POOL_UNKNOWN (the pool was released since), STATE (addresses of the
+// state are pinned, or were lost to an error of the driver), CAPTURE (a stream that uses the pool
+// is being captured, or one that is to be waited for), DRIVER, DEVICE_LOST, OUT_OF_HOST_MEMORY,
+// SHUTDOWN, FORKED.
+// Driver: asks about captures, and where blocks are awaited. Waits: for other streams that use what
+// is freed. Streams: events on them.
+BERM_API BERM_CHECKED berm_status_t berm_pool_state_restore(const berm_pool_state_t *state,
+                                                            berm_pool_change_fn freed,
+                                                            berm_pool_change_fn allocated,
+                                                            void *context);
+
+// Forgets a state; the pool stays as it is. NULL is allowed, and so is a state whose pool or berm
+// is gone.
+// Driver: never. Waits: never. Streams: none.
+BERM_API void berm_pool_state_destroy(berm_pool_state_t *state);
 
 // ---------------------------------------------------------------------------------------------
 // Limits and giving back

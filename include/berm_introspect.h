@@ -231,6 +231,46 @@ typedef void (*berm_walk_fn)(void *context, const berm_walk_segment_t *segment,
 // Streams: none.
 BERM_API berm_status_t berm_walk(int device, berm_walk_fn walk, void *context);
 
+// What happened to a run of device addresses.
+typedef enum berm_event_kind {
+    BERM_EVENT_MAP,   // memory is behind it now, and accessible
+    BERM_EVENT_UNMAP, // it is about to be taken away: still there, and no work uses it
+    BERM_EVENT_ALLOC, // the same two of plain memory, from cuMemAlloc or a pool's source
+    BERM_EVENT_FREE,
+    BERM_EVENT_KIND_COUNT
+} berm_event_kind_t;
+
+typedef struct berm_event {
+    size_t size; // sizeof(berm_event_t) of the library
+    int device;
+    berm_event_kind_t kind;
+    berm_addr_t addr; // whole granules; of plain memory the allocation
+    uint64_t size_bytes;
+    berm_stream_t stream; // of the pool; BERM_STREAM_NONE for the pool without a stream
+    berm_pool_id_t pool;  // both 0 for the default pool, and for one that was released
+} berm_event_t;
+
+// Told of events of a device, by the thread whose call makes it necessary, in the order in which
+// they happen, with the device locked. It must not call berm, nor allocate from it by way of others
+// (torch, Python), nor wait for a thread that may be in berm; the driver may be called for what
+// registers memory. What was told as MAP may be told as UNMAP in parts, and the other way round.
+typedef void (*berm_event_fn)(void *arg, const berm_event_t *event);
+
+// Tells `fn` when a run of addresses of `device` is mapped or about to be unmapped: for who
+// registers memory with something outside, such as a communication library. Before the pages of a
+// run go, whichever way (moved, trimmed, idle, at shutdown), UNMAP or FREE is told. What is mapped
+// already is not told: read it with berm_walk after this call, when events come already; a run may
+// be seen both ways. Memory of an import is not berm's, and is not told. Opens the device.
+// Errors: ARGUMENT (no function), STATE (registered with the same `arg`), DEVICE,
+// OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Driver: on first use of the device. Waits: never. Streams: none.
+BERM_API berm_status_t berm_observe(int device, berm_event_fn fn, void *arg);
+
+// Ends that. When it returns `fn` does not run and is not called again. Not from within `fn`.
+// Errors: ARGUMENT (there is no such registration), DEVICE, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_unobserve(int device, berm_event_fn fn, void *arg);
+
 // One pool.
 typedef struct berm_pool_stats {
     size_t size; // sizeof(berm_pool_stats_t) of the caller

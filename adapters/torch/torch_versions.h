@@ -10,6 +10,9 @@
     (TORCH_VERSION_MAJOR > (major) ||                                                              \
      (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
+// supportsUserMetadata, annotateMemory and their trace entry.
+#define BERM_TORCH_HAS_ANNOTATIONS BERM_TORCH_AT_LEAST(2, 14)
+
 #if !BERM_TORCH_AT_LEAST(2, 13)
 #error "berm's allocator for PyTorch needs PyTorch 2.13 or newer"
 #endif

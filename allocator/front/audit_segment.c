@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "policy/source.h"
 
 #define SAMPLE_GRANULES UINT64_C(64)
 
@@ -214,6 +215,23 @@ static int plain_check(berm_audit_t *audit, const berm_segment_t *segment) {
     return 0;
 }
 
+// I36.
+static int source_check(berm_audit_t *audit, const berm_segment_t *segment) {
+    const berm_pool_t *pool = segment->pool;
+    const berm_source_return_t *last = segment->source_return;
+    const berm_source_t *source = pool->group != NULL ? pool->group->source : NULL;
+    const char *wrong = NULL;
+    if ((last != NULL) != (source != NULL && segment->is_plain))
+        wrong = "has a source and its pool none, or the other way round";
+    else if (last == NULL)
+        return 0;
+    else if (last->source != source)
+        wrong = "is of another source than its pool";
+    else if (last->addr != segment->plain_addr || last->size_bytes != segment->plain_bytes)
+        wrong = "would not go back as it came";
+    return wrong == NULL ? 0 : berm__audit_fail(audit, 36, segment->base, "a segment %s", wrong);
+}
+
 // --- slots (I7) --------------------------------------------------------------------------------
 
 // The first slot in [at, end) that has not `value`, or end. Most of an audit's time is spent here:
@@ -280,6 +298,8 @@ int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment) {
     if (broken != 0)
         return berm__audit_fail(audit, broken, segment->base, "%s", strchr(line, ' ') + 1);
     broken = plain_check(audit, segment);
+    if (broken == 0)
+        broken = source_check(audit, segment);
     if (broken == 0)
         broken = granules_check(audit, segment);
     uint64_t at = 0;

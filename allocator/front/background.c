@@ -10,6 +10,7 @@
 #include "host/clock.h"
 #include "host/log.h"
 #include "host/ticker.h"
+#include "policy/source.h"
 
 static const uint64_t sleep_min_ns = 10000000, sleep_max_ns = 1000000000;
 
@@ -24,6 +25,7 @@ static berm_status_t device_tick(berm_device_t *device) {
         status = berm__decay_tick(device, false);
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
+    berm__source_returns_settle(device);
     return status;
 }
 

@@ -19,6 +19,7 @@
 #include "front/share.h"
 #include "front/thread.h"
 #include "policy/learn.h"
+#include "policy/source.h"
 #include "host/log.h"
 
 berm_heap_t berm__heap = {
@@ -152,8 +153,9 @@ berm_status_t berm__heap_alloc_locked(berm_group_t *group, uint64_t size_bytes,
     berm_cache_t *cache = cache_of_thread(pool, handle);
     if (cache == NULL) // who has one looked at what waits before it came here
         berm__deferred_tick_locked(pool);
+    bool may_map = group->source == NULL; // else slow.c asks for a segment, without the lock
     return cache != NULL ? alloc_by_pool(cache, size_bytes, alignment_bytes, true, out)
-                         : berm__heap_alloc_pool(pool, size_bytes, alignment_bytes, true, out);
+                         : berm__heap_alloc_pool(pool, size_bytes, alignment_bytes, may_map, out);
 }
 
 static const berm_pool_id_t id_default = {0, 0};
@@ -320,6 +322,7 @@ static berm_status_t free_of_group(berm_pool_t *pool, berm_segment_t *segment, b
     if (status == BERM_OK && pool->group->use_count == 0 && is_last)
         groups_reap(device);
     berm__mutex_unlock(&device->lock);
+    berm__source_returns_settle(device);
     return status;
 }
 

@@ -113,7 +113,8 @@ berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out);
 // pools of callers. The device's lock is held. STATE, if it may not map: nothing that is free fits.
 berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
                                     uint64_t alignment_bytes, bool may_map, berm_addr_t *out);
-// One attempt, from a group. The device's lock is held. STATE: held pins are to be announced first.
+// One attempt, from a group. The device's lock is held. STATE: held pins are to be announced first,
+// or the group's source is to be asked for a segment.
 berm_status_t berm__heap_alloc_locked(berm_group_t *group, uint64_t size_bytes,
                                       uint64_t alignment_bytes, berm_stream_t handle,
                                       berm_addr_t *out);

@@ -16,6 +16,7 @@
 #include "front/thread.h"
 #include "host/log.h"
 #include "policy/learn.h"
+#include "policy/source.h"
 
 // After every change to what it depends on.
 static void hit_epoch_set(void) {
@@ -214,6 +215,7 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
                                       const char *call) {
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
+    berm__source_returns_settle(device);
     if (status != BERM_OK)
         return berm__error_set(status, "%s, device %d: %s", call, device->gpu.ordinal,
                                berm_status_text(status));
@@ -249,6 +251,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
     berm__pressure_clear();
     hit_epoch_set();
     uint64_t live_total = 0;
+    berm_source_return_t *returns = NULL;
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
         berm_device_t *device = berm__heap_device_opened(ordinal);
         if (device == NULL)
@@ -256,6 +259,10 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         uint64_t live = 0;
         berm__device_close(device, &live);
         live_total += live;
+        berm_source_return_t **end = &returns;
+        while (*end != NULL)
+            end = &(*end)->next;
+        *end = berm__source_returns_take(device);
         atomic_store(&heap->devices[ordinal], NULL);
         berm__mem_free(device, sizeof *device);
     }
@@ -265,6 +272,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
     atomic_fetch_add(&heap->epoch, 1);
     berm__thread_end();
     berm__mutex_unlock(&heap->lock);
+    berm__source_returns_call(returns, NULL);
     if (live_blocks != NULL)
         *live_blocks = (size_t)live_total;
     return BERM_OK;

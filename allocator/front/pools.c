@@ -9,17 +9,20 @@
 #include "front/heap.h"
 #include "front/route.h"
 #include "policy/cache.h"
+#include "policy/source.h"
 
 _Static_assert((int)BERM_POOL_PRIVATE == (int)BERM_GROUP_PRIVATE &&
                    (int)BERM_POOL_EXPORTABLE == (int)BERM_GROUP_EXPORTABLE &&
                    (int)BERM_POOL_PINNED == (int)BERM_GROUP_PINNED &&
                    (int)BERM_POOL_PLAIN == (int)BERM_GROUP_PLAIN &&
                    (int)BERM_POOL_RDMA == (int)BERM_GROUP_RDMA &&
-                   (int)BERM_POOL_USE_ON_OOM == (int)BERM_GROUP_USE_ON_OOM,
+                   (int)BERM_POOL_USE_ON_OOM == (int)BERM_GROUP_USE_ON_OOM &&
+                   (int)BERM_POOL_NO_SPLIT == (int)BERM_GROUP_NO_SPLIT,
                "public traits are the group's");
 
 static const uint32_t traits_known = BERM_POOL_PRIVATE | BERM_POOL_EXPORTABLE | BERM_POOL_PINNED |
-                                     BERM_POOL_PLAIN | BERM_POOL_RDMA | BERM_POOL_USE_ON_OOM;
+                                     BERM_POOL_PLAIN | BERM_POOL_RDMA | BERM_POOL_USE_ON_OOM |
+                                     BERM_POOL_NO_SPLIT;
 
 berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id) {
     return berm__error_set(BERM_ERROR_POOL_UNKNOWN, "%s: no pool {%llu, %llu} on device %d", call,
@@ -36,16 +39,28 @@ static berm_status_t id_check(const char *call, berm_pool_id_t id) {
 static void pool_leave(berm_device_t *device, bool is_pushed) {
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
+    berm__source_returns_settle(device);
 }
 
-// The group with the id and one more use, made where there is none; `traits` NULL: as it is.
-static berm_status_t group_retain(berm_device_t *device, berm_pool_id_t id, const uint32_t *traits,
-                                  uint32_t traits_new, berm_group_t **out) {
+// The group with the id and one more use, made where there is none; `options` NULL: as it is.
+static berm_status_t group_retain(berm_device_t *device, berm_pool_id_t id,
+                                  const berm_pool_options_t *options, uint32_t traits_new,
+                                  berm_group_t **out) {
+    bool has_source = options != NULL && options->source.alloc != NULL;
+    bool is_plain = has_source || device->gpu.is_plain; // of every group there
+    uint32_t traits = (options != NULL ? options->traits : traits_new) |
+                      (is_plain ? (uint32_t)BERM_GROUP_PLAIN : 0);
     *out = berm__group_find(device, id);
-    if (*out == NULL)
-        return berm__group_create(device, id, traits != NULL ? *traits : traits_new, out);
-    uint32_t plain = device->gpu.is_plain ? BERM_GROUP_PLAIN : 0; // of every group there
-    if (traits != NULL && (*out)->traits != (*traits | plain))
+    if (*out == NULL) {
+        berm_status_t status = berm__group_create(device, id, traits, out);
+        if (status == BERM_OK && has_source)
+            status = berm__group_source_set(*out, &options->source);
+        if (status != BERM_OK && *out != NULL)
+            berm__group_destroy(*out);
+        return status;
+    }
+    if (options != NULL &&
+        ((*out)->traits != traits || !berm__source_is((*out)->source, &options->source)))
         return BERM_ERROR_STATE;
     (*out)->use_count++;
     return BERM_OK;
@@ -55,8 +70,9 @@ static berm_status_t retain_fail(const char *call, int ordinal, berm_pool_id_t i
                                  berm_status_t status) {
     return berm__error_set(status, "%s: pool {%llu, %llu} on device %d: %s", call,
                            (unsigned long long)id.high, (unsigned long long)id.low, ordinal,
-                           status == BERM_ERROR_STATE ? "it exists, with other traits"
-                                                      : berm_status_text(status));
+                           status == BERM_ERROR_STATE
+                               ? "it exists, with other traits or another source"
+                               : berm_status_text(status));
 }
 
 static berm_status_t options_check(const berm_pool_options_t *options) {
@@ -69,6 +85,14 @@ static berm_status_t options_check(const berm_pool_options_t *options) {
     if ((options->traits & ~traits_known) != 0 || options->reserved_ != 0)
         return berm__error_set(BERM_ERROR_ARGUMENT, "berm_pool_create: unknown traits 0x%x",
                                options->traits & ~traits_known);
+    const berm_pool_source_t *source = &options->source;
+    if ((source->alloc == NULL) != (source->free == NULL))
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_pool_create: a source has both alloc and free");
+    if (source->alloc != NULL && (options->traits & BERM_POOL_EXPORTABLE) != 0)
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_pool_create: EXPORTABLE and a source exclude each other: "
+                               "only a handle of the driver can be exported as a descriptor");
     const uint32_t pair = BERM_POOL_EXPORTABLE | BERM_POOL_PLAIN;
     if ((options->traits & pair) == pair)
         return berm__error_set(BERM_ERROR_ARGUMENT,
@@ -104,7 +128,7 @@ berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_o
         status = berm__heap_device_enter(ordinal, &device, &is_pushed);
     if (status != BERM_OK)
         return status;
-    status = group_retain(device, id, options != NULL ? &options->traits : NULL, 0, &group);
+    status = group_retain(device, id, options, 0, &group);
     bool is_plain = device->gpu.is_plain;
     pool_leave(device, is_pushed);
     if (status == BERM_ERROR_UNSUPPORTED && is_plain)

@@ -7,12 +7,15 @@
 #include "front/heap.h"
 #include "front/pressure.h"
 #include "front/report.h"
+#include "front/source.h"
+#include "policy/source.h"
 
 // Where a request stands between its attempts.
 typedef struct climb {
     berm_step_t step;          // the last that gave something
     bool asks;                 // the application's callbacks are still to be asked
     berm_pressure_walk_t walk; // among them
+    berm_source_step_t source; // what the pool's source was asked for
 } climb_t;
 
 // The group may go, and another come, while callbacks run. NULL: no pool in use has the id.
@@ -41,7 +44,7 @@ static bool climb_on(berm_device_t *device, const berm_want_t *want, berm_status
     }
     if (!berm__status_is_shortage(status))
         return false;
-    if (berm__callout_wait(device))
+    if (berm__source_returns_settle_locked(device) || berm__callout_wait(device))
         return true;
     if (!climb->asks)
         return false;
@@ -51,6 +54,7 @@ static bool climb_on(berm_device_t *device, const berm_want_t *want, berm_status
     device->retries++;
     if (has_given)
         climb->step = BERM_STEP_PRESSURE;
+    climb->source = BERM_SOURCE_ROOMY;
     climb->asks = has_given; // when all are asked, the waits that were put off
     return true;
 }
@@ -98,12 +102,20 @@ static berm_status_t alloc_climbing(berm_device_t *device, const berm_want_t *wa
                                     berm_addr_t *out) {
     berm_status_t status;
     climb_t climb = climb_begin(device, want);
+    bool is_again;
     do {
         berm_group_t *group = group_find(device, want);
         if (BERM_UNLIKELY(group == NULL))
             return BERM_ERROR_POOL_UNKNOWN;
         status = attempt(device, group, want, &climb, out);
-    } while (BERM_UNLIKELY(status != BERM_OK) && climb_on(device, want, status, &climb));
+        bool is_supplied = false;
+        if (BERM_UNLIKELY(status == BERM_ERROR_STATE && group->source != NULL)) {
+            status = berm__source_supply(group, want, &climb.source);
+            is_supplied = status == BERM_OK;
+        }
+        is_again = is_supplied ||
+                   (BERM_UNLIKELY(status != BERM_OK) && climb_on(device, want, status, &climb));
+    } while (is_again);
     if (BERM_UNLIKELY(berm__status_is_shortage(status)))
         status = others_try(device, want, status, out);
     if (status == BERM_OK)
@@ -129,6 +141,7 @@ berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     if (BERM_UNLIKELY(status != BERM_OK))
         status = berm__shortage_take(&shortage, device, want, status, errors);
     berm__mutex_unlock(&device->lock);
+    berm__source_returns_settle(device);
     berm__work_log(device, want->size_bytes, before, after);
     if (BERM_UNLIKELY(status != BERM_OK))
         berm__shortage_report(&shortage);

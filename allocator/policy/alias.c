@@ -18,6 +18,7 @@
 #include "policy/alias.h"
 
 #include "base/bits.h"
+#include "berm_introspect.h"
 
 // Stale mappings of a device: beyond so many, or beyond addresses of as many bytes as the device
 // has memory, pages move when their work is done, as they do without.
@@ -146,6 +147,8 @@ static berm_status_t range_retire(berm_pool_t *pool, berm_segment_t *segment, be
     if (status != BERM_OK)
         return status;
     *at = range->as.stale.next;
+    berm__segment_tell(segment, BERM_EVENT_UNMAP, segment->base + range->start_bytes,
+                       range->size_bytes);
     status = berm__drv_status(BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap,
                                             segment->base + range->start_bytes, range->size_bytes));
     berm__mutex_lock(&pool->lock);

@@ -219,6 +219,17 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
     return BERM_OK;
 }
 
+void berm__pool_free_passed(const berm_block_t *block, berm_freed_t *freed) {
+    (void)block_claim(block, freed);
+    berm_use_t *uses = uses_detach(block);
+    for (berm_use_t *next; uses != NULL; uses = next) {
+        next = uses->next;
+        berm__use_give(block->pool, uses);
+    }
+    block_give(block);
+    berm__pool_touch(block->pool);
+}
+
 // --- freeing without host memory ---------------------------------------------------------------
 
 // Gives a block back to its user, with its uses.

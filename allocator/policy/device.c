@@ -6,8 +6,11 @@
 
 #include "base/bits.h"
 #include "host/mem.h"
+#include "berm_introspect.h"
 #include "policy/cache.h"
+#include "policy/observe.h"
 #include "policy/pool.h"
+#include "policy/source.h"
 #include "policy/share.h"
 #include "vmm/plain.h"
 
@@ -31,6 +34,7 @@ berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordi
     berm__list_init(&device->spares);
     device->watch.device = device;
     berm__callouts_init(&device->callouts);
+    berm__list_init(&device->observers);
     berm__phys_init(&device->phys, &device->gpu, large_handle_bytes);
     berm__group_init_default(&device->group, device);
     return BERM_OK;
@@ -232,8 +236,12 @@ static void run_unmap(berm_segment_t *segment, uint64_t first, uint64_t end) {
 // What is mapped a second time, and its pages, which others may have by now.
 static void stale_unmap(berm_device_t *device, berm_segment_t *segment) {
     for (berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
-        if (range->mappings == 0)
+        // Of a block `mappings` is a note of what was learned.
+        bool is_stale = range->state == BERM_RANGE_STALE || range->state == BERM_RANGE_POISONED;
+        if (!is_stale || range->mappings == 0)
             continue;
+        berm__segment_tell(segment, BERM_EVENT_UNMAP, segment->base + range->start_bytes,
+                           range->size_bytes);
         for (int attempt = 0, result = -1; attempt < 2 && result != BERM_CU_SUCCESS; attempt++)
             result = BERM_DRV_CALL(device->gpu.drv, UNMAP, mem_unmap,
                                    segment->base + range->start_bytes, range->size_bytes);
@@ -252,15 +260,21 @@ static void aliased_give(berm_list_t *idle) {
     }
 }
 
-static void plain_close(berm_segment_t *segment, bool is_quiet) {
-    if (is_quiet && berm__plain_free(segment) != BERM_OK) // once more: there is no later chance
+static void plain_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
+    berm_source_return_t *last = segment->source_return;
+    if (last != NULL) {
+        last->addr = is_quiet ? last->addr : 0; // what may be in use is left to the source
+        (void)berm__source_or_plain_free(device, segment);
+    } else if (is_quiet && berm__source_or_plain_free(device, segment) != BERM_OK) {
+        // Once more: there is no later chance.
         (void)berm__plain_free(segment);
+    }
     berm__plain_forget(segment);
 }
 
 static void segment_close(berm_device_t *device, berm_segment_t *segment, bool is_quiet) {
     if (segment->is_plain) {
-        plain_close(segment, is_quiet);
+        plain_close(device, segment, is_quiet);
         return;
     }
     uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
@@ -351,6 +365,7 @@ void berm__device_close(berm_device_t *device, uint64_t *live_blocks) {
         berm__group_destroy(BERM_CONTAINER_OF(device->groups.next, berm_group_t, link));
     for (int attempt = 0; attempt < 2 && device->phys.handle_count > 0; attempt++)
         (void)berm__phys_release_idle(&device->phys, 0);
+    berm__observers_destroy(device);
     streams_destroy(&device->streams);
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__gpu_close(&device->gpu);

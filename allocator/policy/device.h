@@ -83,6 +83,8 @@ typedef struct berm_device {
     uint64_t import_count, imported_bytes;
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;
+    berm_list_t observers;                        // berm_observer_t.link (observe.h)
+    _Atomic(struct berm_source_return *) returns; // to sources of pools (source.h)
     berm_warned_t warned[BERM_WARNED_MAX];
     // Under streams_lock, which is held to look a stream up or to change the list.
     berm_mutex_t streams_lock;

@@ -6,6 +6,7 @@
 
 #include "host/mem.h"
 #include "policy/pool.h"
+#include "policy/source.h"
 
 void berm__group_init_default(berm_group_t *group, berm_device_t *device) {
     *group = (berm_group_t){.device = device,
@@ -42,7 +43,8 @@ static berm_status_t store_of(berm_device_t *device, uint32_t traits, berm_store
         prop.requested_handle_types = BERM_CU_MEM_HANDLE_POSIX_FD;
     if ((traits & BERM_GROUP_RDMA) != 0)
         prop.alloc_flags.gpu_direct_rdma_capable = 1;
-    return berm__phys_store(&device->phys, &prop, out);
+    const uint32_t owned = BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT;
+    return berm__phys_store(&device->phys, &prop, (traits & owned) == BERM_GROUP_NO_SPLIT, out);
 }
 
 berm_status_t berm__group_create(berm_device_t *device, berm_pool_id_t id, uint32_t traits,
@@ -77,7 +79,14 @@ berm_group_t *berm__group_find(berm_device_t *device, berm_pool_id_t id) {
     return NULL;
 }
 
+berm_status_t berm__group_source_set(berm_group_t *group, const berm_pool_source_t *source) {
+    group->source = berm__source_make(source, group->device->gpu.ordinal, &group->source_last);
+    return group->source != NULL ? BERM_OK : BERM_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 void berm__group_destroy(berm_group_t *group) {
+    if (group->source != NULL)
+        berm__source_return_add(group->device, group->source_last);
     berm__list_remove(&group->link);
     if (!berm__group_is_default(group))
         berm__mem_free(group, sizeof *group);

@@ -55,6 +55,8 @@ enum {
     BERM_GROUP_RDMA = 1 << 4,
     // Its free memory serves a request for the default pool before that fails.
     BERM_GROUP_USE_ON_OOM = 1 << 5,
+    // Each block owns its memory: a handle, or of plain memory a segment.
+    BERM_GROUP_NO_SPLIT = 1 << 6,
 };
 
 typedef struct berm_group {
@@ -64,7 +66,9 @@ typedef struct berm_group {
     berm_pool_id_t id; // both 0: the default group
     uint32_t traits;
     berm_store_t *store;
-    uint64_t serial; // of the process, from 1: ids come again
+    uint64_t serial;                        // of the process, from 1: ids come again
+    struct berm_source *source;             // of its segments (source.h); NULL: the driver
+    struct berm_source_return *source_last; // the end of the group's use of it
     // Under the device's lock.
     uint64_t use_count; // 0: released
     uint32_t routes;    // into it
@@ -101,6 +105,8 @@ void berm__group_init_default(berm_group_t *group, struct berm_device *device);
 // that the device does not have, OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST. Its context is current.
 berm_status_t berm__group_create(struct berm_device *device, berm_pool_id_t id, uint32_t traits,
                                  berm_group_t **out);
+// Gives a group that has no pool yet a source for its segments. OUT_OF_HOST_MEMORY.
+berm_status_t berm__group_source_set(berm_group_t *group, const berm_pool_source_t *source);
 // The group in use with this id, or NULL.
 berm_group_t *berm__group_find(struct berm_device *device, berm_pool_id_t id);
 // Forgets a group that has no pool.

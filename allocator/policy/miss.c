@@ -378,10 +378,10 @@ static berm_status_t window_open(berm_pool_t *pool, request_t request, window_t 
 berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                              berm_place_t *place) {
     window_t window;
-    if (berm__pool_is_owned(pool))
-        return berm__owned_map(pool, size_bytes, alignment_bytes, place);
     if (berm__pool_is_plain(pool))
         return berm__plain_map(pool, size_bytes, alignment_bytes, place);
+    if (berm__pool_is_owned(pool))
+        return berm__owned_map(pool, size_bytes, alignment_bytes, place);
     request_t request = {size_bytes, alignment_bytes, request_may_spread(pool->device, size_bytes)};
     berm_status_t status = window_open(pool, request, &window);
     if (status != BERM_OK)

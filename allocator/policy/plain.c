@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "policy/pool.h"
+#include "policy/source.h"
 
 enum {
     GROWTH_SHARE = 16 // a new segment is at least this part of its pool
@@ -90,7 +91,7 @@ static berm_segment_t *segment_choose(berm_pool_t *pool, uint64_t bytes, bool ma
 // before the driver has it: its addresses may be another's at once.
 static berm_status_t segment_release(berm_pool_t *pool, berm_segment_t *segment) {
     berm__plain_hide(segment);
-    berm_status_t status = berm__plain_free(segment);
+    berm_status_t status = berm__source_or_plain_free(pool->device, segment);
     berm__mutex_lock(&pool->lock);
     if (status == BERM_OK || !berm__plain_show(segment))
         berm__plain_forget(segment);
@@ -231,9 +232,11 @@ static uint64_t room_short(berm_device_t *device, uint64_t bytes) {
 berm_status_t berm__plain_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t alignment_bytes,
                               berm_place_t *place) {
     want_t want = {size_bytes, alignment_bytes, place};
+    if (berm__pool_is_owned(pool) && alignment_bytes > BERM_CELL_BYTES)
+        return BERM_ERROR_ALIGNMENT; // a block is a segment from its start
     uint64_t slack = alignment_bytes > BERM_CELL_BYTES ? alignment_bytes : 0;
     uint64_t exact = berm__align_up(size_bytes + slack, pool->device->gpu.granule_bytes);
-    uint64_t chunk = berm__max_u64(exact, chunk_bytes(pool));
+    uint64_t chunk = berm__pool_is_owned(pool) ? exact : berm__max_u64(exact, chunk_bytes(pool));
     berm_status_t status = segment_add(pool, chunk, &want);
     if (is_short(status) && exact < chunk)
         status = segment_add(pool, exact, &want);

@@ -240,11 +240,15 @@ berm_status_t berm__pool_free_own(const berm_block_t *block, berm_freed_t *freed
 // waits for its end. The pool's lock is held.
 berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stream,
                               bool is_captured, berm_freed_t *freed);
-// The same where there is no host memory: waits for the block's uses and for `stream`; NULL: for
-// all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing changed, if that
-// fails too. No lock is held; takes the device's.
+// As berm__pool_free where there is no host memory: waits for the block's uses and for `stream`;
+// NULL: for all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing
+// changed, if that fails too. No lock is held; takes the device's.
 berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
                                       berm_stream_ref_t *stream);
+
+// Frees a live block whose recorded streams have been waited for; its own stream's order holds. The
+// pool's lock is held.
+void berm__pool_free_passed(const berm_block_t *block, berm_freed_t *freed);
 
 // One use more or less of a stream, of the pool's nodes. Take: NULL without host memory (never
 // after a reserve). The pool's lock is held.
@@ -304,7 +308,7 @@ bool berm__range_is_exported(const berm_pool_t *pool, const berm_segment_t *segm
                              const berm_range_t *range);
 void berm__export_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
-    return (pool->group->traits & BERM_GROUP_EXPORTABLE) != 0;
+    return (pool->group->traits & (BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT)) != 0;
 }
 // Gives a LIVE, AWAITED or HELD range back to the free ones; a pinned one is HELD instead. The
 // pool's lock is held.
@@ -339,6 +343,14 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request
 uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
                           berm_slab_t **out, uint32_t *slots);
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
+// The parts of an allocation, for who knows where (pool_state.c): the record of a slab, NULL
+// without host memory, and its end if it was not opened; a LIVE range of its class's size made its
+// home; a slot that is free.
+berm_slab_t *berm__slab_record_make(unsigned size_class);
+void berm__slab_record_free(berm_slab_t *slab);
+void berm__slab_open(berm_slab_t *slab, const berm_place_t *place);
+void berm__slot_take(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot, const void *user,
+                     berm_slot_state_t state);
 // A thread cache ends: the slabs it filled from are anyone's.
 void berm__small_disown(berm_pool_t *pool, const void *user);
 // Gives every empty slab's range back to the large path; true if there was one.

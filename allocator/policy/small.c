@@ -32,34 +32,49 @@ static void slab_file(berm_pool_t *pool, berm_slab_t *slab) {
 static void slab_release(berm_pool_t *pool, berm_slab_t *slab) {
     berm__list_remove(&slab->link);
     berm__large_give(pool, slab->segment, slab->range);
+    berm__slab_record_free(slab);
+}
+
+berm_slab_t *berm__slab_record_make(unsigned size_class) {
+    uint32_t slots = berm__size_class_slots(size_class);
+    berm_slab_t *slab = berm__mem_alloc(slab_record_bytes(slots));
+    if (slab == NULL)
+        return NULL;
+    berm__list_init(&slab->link);
+    slab->size_class = (uint8_t)size_class;
+    slab->fullness = BERM_SLAB_FULLNESS;
+    slab->slots = (uint16_t)slots;
+    slab->size_bytes = slab_record_bytes(slots);
+    return slab;
+}
+
+void berm__slab_record_free(berm_slab_t *slab) {
     berm__mem_free(slab, slab->size_bytes);
+}
+
+void berm__slab_open(berm_slab_t *slab, const berm_place_t *place) {
+    slab->segment = place->segment;
+    slab->range = place->range;
+    slab->base = slab->segment->base + slab->range->start_bytes;
+    slab->range->owner = slab;
+    slab->range->is_slab = 1;
+    berm__segment_cells_write(slab->segment, slab->range->start_bytes, slab->range->size_bytes,
+                              (uintptr_t)slab | BERM_CELL_IS_SLAB);
 }
 
 static berm_status_t slab_create(berm_pool_t *pool, unsigned size_class, bool may_map,
                                  berm_slab_t **out) {
-    uint32_t slots = berm__size_class_slots(size_class);
-    berm_slab_t *slab = berm__mem_alloc(slab_record_bytes(slots));
+    berm_slab_t *slab = berm__slab_record_make(size_class);
     if (slab == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     berm_place_t place;
     berm_status_t status = berm__large_take(pool, berm__size_class_slab_bytes(size_class),
                                             BERM_CELL_BYTES, may_map, &place);
     if (status != BERM_OK) {
-        berm__mem_free(slab, slab_record_bytes(slots));
+        berm__slab_record_free(slab);
         return status;
     }
-    slab->segment = place.segment;
-    slab->range = place.range;
-    berm__list_init(&slab->link);
-    slab->size_class = (uint8_t)size_class;
-    slab->fullness = BERM_SLAB_FULLNESS;
-    slab->slots = (uint16_t)slots;
-    slab->size_bytes = slab_record_bytes(slots);
-    slab->base = slab->segment->base + slab->range->start_bytes;
-    slab->range->owner = slab;
-    slab->range->is_slab = 1;
-    berm__segment_cells_write(slab->segment, slab->range->start_bytes, slab->range->size_bytes,
-                              (uintptr_t)slab | BERM_CELL_IS_SLAB);
+    berm__slab_open(slab, &place);
     *out = slab;
     return BERM_OK;
 }
@@ -90,12 +105,9 @@ static berm_slab_t *slab_find(berm_pool_t *pool, unsigned size_class, const void
     return berm__list_is_empty(empties) ? NULL : slab_of(empties->next);
 }
 
-static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, const void *user,
-                          berm_slot_state_t state) {
-    unsigned word = slab->taken[0] == UINT64_MAX ? 1 : 0;
-    uint32_t slot = word * 64 + berm__bit_lowest(~slab->taken[word]);
-    BERM_ASSERT(slot < slab->slots, "a slab in a list has a free slot");
-    slab->taken[word] |= UINT64_C(1) << (slot % 64);
+void berm__slot_take(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot, const void *user,
+                     berm_slot_state_t state) {
+    slab->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
     __atomic_store_n(&slab->slot[slot].state, (uint8_t)state, __ATOMIC_RELAXED);
     pool->taken_blocks++;
     if (slab->used++ == 0)
@@ -103,6 +115,14 @@ static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, const void *user
     if (user != NULL)
         slab->user = user;
     slab_file(pool, slab);
+}
+
+static uint32_t slot_take(berm_pool_t *pool, berm_slab_t *slab, const void *user,
+                          berm_slot_state_t state) {
+    unsigned word = slab->taken[0] == UINT64_MAX ? 1 : 0;
+    uint32_t slot = word * 64 + berm__bit_lowest(~slab->taken[word]);
+    BERM_ASSERT(slot < slab->slots, "a slab in a list has a free slot");
+    berm__slot_take(pool, slab, slot, user, state);
     return slot;
 }
 

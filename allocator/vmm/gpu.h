@@ -20,6 +20,12 @@ typedef enum berm_backing {
     BERM_BACKING_PLAIN, // cuMemAlloc
 } berm_backing_t;
 
+struct berm_segment;
+
+// Told of what happens to addresses of a segment (berm_event_kind_t); the device's lock is held.
+typedef void (*berm_tell_fn)(const struct berm_segment *segment, int kind, berm_addr_t addr,
+                             uint64_t size_bytes);
+
 typedef struct berm_gpu {
     // Constant after open.
     berm_drv_t *drv;
@@ -33,7 +39,8 @@ typedef struct berm_gpu {
     bool is_plain;           // no handles: all memory is cuMemAlloc's
     berm_cu_mem_prop_t prop; // of handles without special properties
     // Under the device's lock.
-    bool syncs_edits; // settable: mappings change only when no work runs
+    bool syncs_edits;  // settable: mappings change only when no work runs
+    berm_tell_fn tell; // NULL: nobody wants to know
     unsigned access_count;
     berm_cu_mem_access_t access[BERM_GPU_ACCESS_MAX]; // the device itself, then its peers
     unsigned event_count;                             // idle events

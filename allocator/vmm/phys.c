@@ -40,11 +40,12 @@ static bool prop_is_equal(const berm_cu_mem_prop_t *a, const berm_cu_mem_prop_t 
            a->alloc_flags.usage == b->alloc_flags.usage;
 }
 
-berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop,
+berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop, bool is_whole,
                                berm_store_t **out) {
     *out = NULL;
     for (unsigned i = 0; i < phys->store_count; i++) {
-        if (!phys->stores[i].is_plain && prop_is_equal(&phys->stores[i].prop, prop)) {
+        if (!phys->stores[i].is_plain && phys->stores[i].is_whole == is_whole &&
+            prop_is_equal(&phys->stores[i].prop, prop)) {
             *out = &phys->stores[i];
             return BERM_OK;
         }
@@ -60,6 +61,7 @@ berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop
         return BERM_ERROR_UNSUPPORTED;
     *out = &phys->stores[phys->store_count++];
     store_init(*out, phys, prop);
+    (*out)->is_whole = is_whole;
     return BERM_OK;
 }
 

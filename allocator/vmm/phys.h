@@ -58,6 +58,7 @@ typedef struct berm_store {
     struct berm_phys *phys;
     berm_cu_mem_prop_t prop; // of every handle of it
     bool is_plain;           // the handles are allocations; `prop` has no meaning
+    bool is_whole; // of blocks that own their handles though nothing in `prop` asks for it
     // Under the device's lock.
     berm_list_t spare_segments; // of the plain store: records of segments that are gone (plain.c)
     berm_list_t idle_small, idle_large, idle_odd;
@@ -91,10 +92,11 @@ void berm__phys_init(berm_phys_t *phys, berm_gpu_t *gpu, uint64_t large_bytes);
 // Every handle must have been released.
 void berm__phys_destroy(berm_phys_t *phys);
 
-// The store for handles of these properties, made on first use. UNSUPPORTED where the driver maps
-// them in larger granules than the device's, or when there are too many stores; DRIVER,
-// DEVICE_LOST. Calls the driver.
-berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop,
+// The store for handles of these properties, made on first use; `is_whole`: for blocks that each
+// own one, whose sizes serve no other request. UNSUPPORTED where the driver maps them in larger
+// granules than the device's, or when there are too many stores; DRIVER, DEVICE_LOST. Calls the
+// driver.
+berm_status_t berm__phys_store(berm_phys_t *phys, const berm_cu_mem_prop_t *prop, bool is_whole,
                                berm_store_t **out);
 
 // The store for plain memory, made on first use. UNSUPPORTED: there are too many.

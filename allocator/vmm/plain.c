@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "berm_introspect.h"
 
 // Tables come in powers of two, so that records serve again.
 static uint64_t table_bytes_for(const berm_gpu_t *gpu, uint64_t span_bytes) {
@@ -81,11 +82,12 @@ static berm_status_t memory_alloc(berm_segment_t *segment) {
     return status;
 }
 
-berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
-                                 void *pool, berm_segment_t **out) {
+// A record without memory, and a handle for it in *handle.
+static berm_status_t segment_prepare(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
+                                     void *pool, berm_segment_t **out,
+                                     berm_phys_handle_t **handle) {
     *out = NULL;
-    uint64_t granules = span_bytes >> store->phys->gpu->lg_granule;
-    if (granules > UINT32_MAX)
+    if (span_bytes >> store->phys->gpu->lg_granule > UINT32_MAX)
         return BERM_ERROR_OUT_OF_DEVICE_MEMORY;
     berm_segment_t *segment = record_take(store, span_bytes);
     if (segment == NULL)
@@ -95,16 +97,21 @@ berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint
     segment->span_bytes = span_bytes;
     segment->is_exported = segment->is_hidden = false;
     segment->poisoned_bytes = 0;
-    berm_phys_handle_t *handle = berm__node_slab_take(&store->phys->nodes);
-    berm_status_t status = handle != NULL ? memory_alloc(segment) : BERM_ERROR_OUT_OF_HOST_MEMORY;
-    if (status != BERM_OK) {
-        if (handle != NULL)
-            berm__node_slab_give(&store->phys->nodes, handle);
+    segment->source_return = NULL;
+    *handle = berm__node_slab_take(&store->phys->nodes);
+    if (*handle == NULL) {
         berm__list_push_front(&store->spare_segments, &segment->link);
-        return status;
+        return BERM_ERROR_OUT_OF_HOST_MEMORY;
     }
+    *out = segment;
+    return BERM_OK;
+}
+
+// The record of memory that the segment has by now.
+static void segment_back(berm_segment_t *segment, berm_phys_handle_t *handle) {
+    uint64_t granules = segment->span_bytes >> segment->gpu->lg_granule;
     *handle = (berm_phys_handle_t){.handle = segment->plain_addr,
-                                   .store = store,
+                                   .store = segment->store,
                                    .segment = segment,
                                    .granules = (uint32_t)granules};
     berm__list_init(&handle->link);
@@ -113,17 +120,50 @@ berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint
         segment->handle_of[i] = handle;
         segment->ticket_of[i] = BERM_TICKET_NONE;
     }
-    segment->mapped_bytes = span_bytes;
-    memory_count(store->phys, segment->plain_bytes);
+    segment->mapped_bytes = segment->span_bytes;
+    memory_count(segment->store->phys, segment->plain_bytes);
+}
+
+berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
+                                 void *pool, berm_segment_t **out) {
+    berm_phys_handle_t *handle;
+    berm_segment_t *segment;
+    *out = NULL;
+    berm_status_t status = segment_prepare(store, dir, span_bytes, pool, &segment, &handle);
+    if (status != BERM_OK)
+        return status;
+    status = memory_alloc(segment);
+    if (status != BERM_OK) {
+        berm__node_slab_give(&store->phys->nodes, handle);
+        berm__list_push_front(&store->spare_segments, &segment->link);
+        return status;
+    }
+    segment_back(segment, handle);
     *out = segment;
+    return BERM_OK;
+}
+
+berm_status_t berm__plain_adopt(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
+                                void *pool, berm_addr_t addr, uint64_t bytes,
+                                berm_segment_t **out) {
+    berm_phys_handle_t *handle;
+    berm_status_t status = segment_prepare(store, dir, span_bytes, pool, out, &handle);
+    if (status != BERM_OK)
+        return status;
+    (*out)->base = berm__align_up(addr, BERM_CELL_BYTES);
+    (*out)->plain_addr = addr;
+    (*out)->plain_bytes = bytes;
+    segment_back(*out, handle);
     return BERM_OK;
 }
 
 berm_status_t berm__plain_open(berm_segment_t *segment, berm_node_slab_t *nodes) {
     berm_status_t status = berm__segment_open(segment, nodes);
-    if (status == BERM_OK)
-        (void)berm__ranges_settle(&segment->ranges, segment->ranges.first, BERM_RANGE_FREE);
-    return status;
+    if (status != BERM_OK)
+        return status;
+    (void)berm__ranges_settle(&segment->ranges, segment->ranges.first, BERM_RANGE_FREE);
+    berm__segment_tell(segment, BERM_EVENT_ALLOC, segment->plain_addr, segment->plain_bytes);
+    return BERM_OK;
 }
 
 void berm__plain_hide(berm_segment_t *segment) {

@@ -23,6 +23,10 @@
 // the caller keeps it. *out is NULL on failure.
 berm_status_t berm__plain_create(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
                                  void *pool, berm_segment_t **out);
+// The same of memory that is there: `bytes` at `addr`, which have room for the span at a multiple
+// of a cell. Calls no driver. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
+berm_status_t berm__plain_adopt(berm_store_t *store, berm_addr_dir_t *dir, uint64_t span_bytes,
+                                void *pool, berm_addr_t addr, uint64_t bytes, berm_segment_t **out);
 // Enters it into the address directory, all of it one FREE range. OUT_OF_HOST_MEMORY,
 // OUT_OF_ADDRESSES: it stays as it was.
 berm_status_t berm__plain_open(berm_segment_t *segment, berm_node_slab_t *nodes);

@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "host/mem.h"
+#include "berm_introspect.h"
 
 static uint64_t granule_count(const berm_segment_t *segment) {
     return segment->span_bytes >> segment->gpu->lg_granule;
@@ -100,10 +101,28 @@ void berm__segment_destroy(berm_segment_t *segment) {
     berm__segment_record_free(segment);
 }
 
+static berm_status_t granules_unmap(berm_segment_t *segment, uint64_t first, uint64_t count) {
+    unsigned lg = segment->gpu->lg_granule;
+    berm_cu_result_t result = berm__gpu_edit_begin(segment->gpu);
+    if (result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap, segment->base + (first << lg),
+                               count << lg);
+    if (result != BERM_CU_SUCCESS)
+        return berm__drv_status(result);
+    for (uint64_t at = first; at < first + count;) {
+        berm_phys_handle_t *handle = segment->handle_of[at];
+        for (uint64_t i = 0; i < handle->granules; i++)
+            segment->handle_of[at + i] = NULL;
+        at += handle->granules;
+        berm__segment_forget(segment, handle);
+    }
+    return BERM_OK;
+}
+
 // Takes back what a failed map did: granules [first, end) of it are mapped.
 berm_status_t berm__segment_map_undo(berm_segment_t *segment, uint64_t first, uint64_t end,
                                      berm_status_t status) {
-    if (end > first && berm__segment_unmap(segment, first, end - first) != BERM_OK)
+    if (end > first && granules_unmap(segment, first, end - first) != BERM_OK)
         return BERM_ERROR_CORRUPTION;
     return status;
 }
@@ -139,8 +158,10 @@ static berm_status_t access_set(berm_segment_t *segment, uint64_t first, uint64_
     berm_cu_result_t result =
         BERM_DRV_CALL(segment->gpu->drv, SET_ACCESS, mem_set_access, segment->base + (first << lg),
                       count << lg, segment->gpu->access, segment->gpu->access_count);
-    if (result == BERM_CU_SUCCESS)
+    if (result == BERM_CU_SUCCESS) {
+        berm__segment_tell(segment, BERM_EVENT_MAP, segment->base + (first << lg), count << lg);
         return BERM_OK;
+    }
     berm_status_t status = berm__drv_status(result);
     if (status == BERM_ERROR_OUT_OF_DEVICE_MEMORY)
         status = BERM_ERROR_CEILING;
@@ -205,20 +226,8 @@ void berm__segment_forget(berm_segment_t *segment, berm_phys_handle_t *handle) {
 
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count) {
     unsigned lg = segment->gpu->lg_granule;
-    berm_cu_result_t result = berm__gpu_edit_begin(segment->gpu);
-    if (result == BERM_CU_SUCCESS)
-        result = BERM_DRV_CALL(segment->gpu->drv, UNMAP, mem_unmap, segment->base + (first << lg),
-                               count << lg);
-    if (result != BERM_CU_SUCCESS)
-        return berm__drv_status(result);
-    for (uint64_t at = first; at < first + count;) {
-        berm_phys_handle_t *handle = segment->handle_of[at];
-        for (uint64_t i = 0; i < handle->granules; i++)
-            segment->handle_of[at + i] = NULL;
-        at += handle->granules;
-        berm__segment_forget(segment, handle);
-    }
-    return BERM_OK;
+    berm__segment_tell(segment, BERM_EVENT_UNMAP, segment->base + (first << lg), count << lg);
+    return granules_unmap(segment, first, count);
 }
 
 bool berm__segment_whole_handles(const berm_segment_t *segment, uint64_t start_bytes,

@@ -63,6 +63,7 @@ typedef struct berm_segment {
     berm_addr_t plain_addr; // what cuMemAlloc gave; 0 once it is given back
     uint64_t plain_bytes;   // what was asked of it
     uint64_t table_bytes;   // the span that the tables have room for
+    void *source_return;    // memory of a pool's source: how it goes back, for the layers above
 } berm_segment_t;
 
 // Reserves `span_bytes` (a multiple of the granule) of addresses. OUT_OF_ADDRESSES,
@@ -113,6 +114,14 @@ berm_status_t berm__segment_map_whole(berm_segment_t *segment, uint64_t first, u
 // handles become idle, but for those that have other views. On failure nothing is known of the
 // range: the caller poisons it.
 berm_status_t berm__segment_unmap(berm_segment_t *segment, uint64_t first, uint64_t count);
+
+// Tells whoever wants to know that memory is behind addresses now, or is about to go
+// (berm_introspect.h: berm_event_kind_t).
+static inline void berm__segment_tell(const berm_segment_t *segment, int kind, berm_addr_t addr,
+                                      uint64_t size_bytes) {
+    if (BERM_UNLIKELY(segment->gpu->tell != NULL))
+        segment->gpu->tell(segment, kind, addr, size_bytes);
+}
 
 // The records of an unmap, for a handle that one granule, or one run, names no more: without a
 // view it becomes idle.

@@ -21,7 +21,7 @@
 enum {
     BLOCKS_MAX = 96,
     STREAMS = 4, // the last is the legacy default stream
-    POOLS = 5,   // beside the default one
+    POOLS = 7,   // beside the default one
     OPERATIONS = 2500
 };
 
@@ -46,8 +46,13 @@ typedef struct model {
 } model_t;
 
 // What the caller's pools are like, by the lower half of their ids.
-static const uint32_t pool_traits[POOLS] = {0, BERM_POOL_PRIVATE, BERM_POOL_EXPORTABLE,
-                                            BERM_POOL_PINNED | BERM_POOL_RDMA, BERM_POOL_PLAIN};
+static const uint32_t pool_traits[POOLS] = {0,
+                                            BERM_POOL_PRIVATE,
+                                            BERM_POOL_EXPORTABLE,
+                                            BERM_POOL_PINNED | BERM_POOL_RDMA,
+                                            BERM_POOL_PLAIN,
+                                            BERM_POOL_NO_SPLIT,
+                                            BERM_POOL_NO_SPLIT | BERM_POOL_PLAIN};
 
 static void pool_make(unsigned pool) {
     berm_pool_options_t options = {.size = sizeof options, .traits = pool_traits[pool]};
@@ -159,6 +164,20 @@ static void pin_told(void *arg, berm_addr_t addr, uint64_t size_bytes) {
     pin->addr = 0;
 }
 
+// What pools have whose blocks own their memory: it is given back whole, and no page of it moves,
+// so that above the limit none of it makes room.
+static uint64_t unsplit_bytes(void) {
+    const berm_device_t *device = heap_device();
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < device->phys.store_count; i++)
+        bytes += device->phys.stores[i].idle_odd_granules * device->gpu.granule_bytes;
+    BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link)
+        if (pool->group->traits & BERM_GROUP_NO_SPLIT)
+            BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link)
+                bytes += segment->mapped_bytes;
+    return bytes;
+}
+
 // A request may fail only when it does not fit beside what no waiting and no moving can free. A
 // place that begins and ends inside granules takes two more than its bytes; a plain segment has
 // room for the alignment too.
@@ -168,8 +187,10 @@ static void failure_check(model_t *model, berm_status_t status, uint64_t size_by
     cr_assert(status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT, "%s: %s",
               berm_status_name(status), berm_error_message());
     cr_assert(berm_stats_read(0, &stats) == BERM_OK);
+    uint64_t reserved = stats.reserved_bytes.current;
     uint64_t ceiling = berm__min_u64(
-        model->memory_bytes, berm__max_u64(model->limit_bytes, stats.reserved_bytes.current));
+        model->memory_bytes,
+        berm__max_u64(model->limit_bytes, reserved - berm__min_u64(reserved, unsplit_bytes())));
     uint64_t pinned_bytes = heap_pinned_bytes();
     cr_assert(pinned_bytes + size_bytes + BERM_MIB(4) + alignment_bytes > ceiling,
               "%llu bytes (alignment %llu) failed with %llu pinned of %llu: %s",
@@ -199,6 +220,8 @@ static void step_alloc(model_t *model, model_block_t *block) {
     berm_pool_id_t pool = {0, 0};
     if (below(model, 4) == 0)
         pool = (berm_pool_id_t){1, below(model, POOLS)};
+    if (pool.high != 0 && (pool_traits[pool.low] & BERM_POOL_NO_SPLIT) != 0)
+        alignment_bytes = berm__min_u64(alignment_bytes, 64 << 10);
     berm_status_t status =
         pool.high == 0 ? berm_alloc_aligned(size_bytes, alignment_bytes, 0, stream, &addr)
                        : berm_alloc_from(pool, size_bytes, alignment_bytes, 0, stream, &addr);

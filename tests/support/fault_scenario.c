@@ -282,8 +282,12 @@ static bool pool_make(berm_pool_id_t id, uint32_t traits) {
 
 // Pools of each kind, filled, emptied in part, and released before their last block.
 static void scenario_pools(void) {
-    static const uint32_t traits[] = {0, BERM_POOL_PRIVATE, BERM_POOL_EXPORTABLE,
-                                      BERM_POOL_PINNED | BERM_POOL_RDMA, BERM_POOL_PLAIN};
+    static const uint32_t traits[] = {0,
+                                      BERM_POOL_PRIVATE,
+                                      BERM_POOL_EXPORTABLE,
+                                      BERM_POOL_PINNED | BERM_POOL_RDMA,
+                                      BERM_POOL_PLAIN,
+                                      BERM_POOL_NO_SPLIT};
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(traits); i++) {
         berm_pool_id_t id = {0, i + 1};
         if (!pool_make(id, traits[i]))
@@ -302,6 +306,71 @@ static void scenario_pools(void) {
         if (is_released && i == 1)
             (void)TRY(berm_trim(0, 0, &released_bytes));
     }
+}
+
+static berm_addr_t source_alloc(void *context, uint64_t size_bytes, int device, void *stream) {
+    (void)device, (void)stream;
+    berm_addr_t addr = heap_driver_alloc(size_bytes);
+    *(uint64_t *)context += addr != 0 ? size_bytes : 0;
+    return addr;
+}
+
+static void source_free(void *context, berm_addr_t addr, uint64_t size_bytes, int device,
+                        void *stream) {
+    (void)device, (void)stream;
+    *(uint64_t *)context -= size_bytes;
+    heap_driver_free(addr);
+}
+
+// A pool with a source: grown, short, trimmed, and released before its last block.
+static void scenario_source(void) {
+    static uint64_t held_bytes;
+    const berm_pool_id_t id = {0, 8};
+    const berm_pool_options_t options = {
+        .size = sizeof options,
+        .source = {.alloc = source_alloc, .free = source_free, .context = &held_bytes}};
+    held_bytes = 0;
+    if (!TRY(berm_pool_create(0, id, &options)))
+        return;
+    fault_block_t a = block_alloc_from(id, 3000, run.streams[0]);
+    fault_block_t b = block_alloc_from(id, BERM_MIB(30), run.streams[1]);
+    block_free(&b, run.streams[0]);
+    b = block_alloc_from(id, BERM_MIB(40), run.streams[1]); // the thirty go back
+    uint64_t released_bytes;
+    block_free(&b, run.streams[1]);
+    (void)TRY(berm_trim(0, 0, &released_bytes));
+    b = block_alloc_from(id, BERM_MIB(5), run.streams[1]);
+    (void)TRY(berm_pool_release(0, id));
+    block_free(&b, run.streams[1]);
+    block_free(&a, run.streams[0]);
+    HEAP_INSIST(held_bytes <= BERM_MIB(64));
+}
+
+// The state of a private pool is taken, other blocks come, and it is restored twice.
+static void scenario_state(void) {
+    const berm_pool_id_t id = {0, 9};
+    berm_pool_state_t *state = NULL;
+    if (!pool_make(id, BERM_POOL_PRIVATE))
+        return;
+    fault_block_t a = block_alloc_from(id, BERM_MIB(9), run.streams[0]);
+    fault_block_t b = block_alloc_from(id, 3000, run.streams[0]);
+    bool is_taken = TRY(berm_pool_state_take(0, id, &state));
+    for (int i = 0; i < 2 && is_taken; i++) {
+        fault_block_t old[2] = {a, b};
+        block_free(&old[0], run.streams[1]); // awaited
+        block_free(&old[1], run.streams[0]);
+        fault_block_t over = block_alloc_from(id, BERM_MIB(2), run.streams[0]);
+        block_use_on(&over, run.streams[1]);
+        if (over.addr != 0)
+            (void)TRY(berm_record_stream(over.addr, run.streams[1]));
+        (void)block_alloc_from(id, 20000, run.streams[0]);
+        if (!TRY(berm_pool_state_restore(state, NULL, NULL, NULL)))
+            break;
+        block_use_on(&a, run.streams[0]);
+        block_use_on(&b, run.streams[0]);
+    }
+    berm_pool_state_destroy(state);
+    (void)TRY(berm_pool_release(0, id));
 }
 
 static bool block_give(void *arg, int device, uint64_t needed_bytes) {
@@ -463,6 +532,8 @@ const fault_scenario_t fault_scenarios[] = {
     {"plain, pins", {.memory_bytes = BERM_MIB(64), .berm = "backing:plain"}, scenario_pins},
     {"pools", {.memory_bytes = BERM_MIB(192)}, scenario_pools},
     {"pools, old driver", {.memory_bytes = BERM_MIB(192), .lacks_ctx_event = 1}, scenario_pools},
+    {"source", {.memory_bytes = BERM_MIB(64)}, scenario_source},
+    {"state", {.memory_bytes = BERM_MIB(64)}, scenario_state},
     {"pressure", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M"}, scenario_pressure},
     {"capture", {.memory_bytes = BERM_MIB(160)}, scenario_capture},
     {"capture, old driver", {.memory_bytes = BERM_MIB(160), .lacks_ctx_event = 1}, scenario_capture},

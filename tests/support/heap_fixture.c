@@ -237,6 +237,15 @@ void heap_plain_free(void) {
     fixture.plain_addr = fixture.plain_bytes = 0;
 }
 
+berm_addr_t heap_driver_alloc(uint64_t size_bytes) {
+    berm_addr_t addr = 0;
+    return cu.mem_alloc(&addr, size_bytes) == BERM_CU_SUCCESS ? addr : 0;
+}
+
+void heap_driver_free(berm_addr_t addr) {
+    HEAP_INSIST(TWICE(cu.mem_free(addr)));
+}
+
 berm_addr_t heap_alloc(uint64_t size_bytes, void *stream) {
     berm_addr_t addr = 0;
     berm_status_t status = berm_alloc(size_bytes, 0, stream, &addr);

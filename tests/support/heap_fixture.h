@@ -72,6 +72,10 @@ void heap_use(void *stream, berm_addr_t addr, uint64_t size_bytes, uint64_t dura
 void heap_plain_alloc(uint64_t size_bytes);
 void heap_plain_free(void);
 
+// The driver's cuMemAlloc and cuMemFree, for allocators that berm gets memory from; 0: it has none.
+berm_addr_t heap_driver_alloc(uint64_t size_bytes);
+void heap_driver_free(berm_addr_t addr);
+
 // berm_alloc that must succeed, and berm_free that must.
 berm_addr_t heap_alloc(uint64_t size_bytes, void *stream);
 void heap_free(berm_addr_t addr, void *stream);

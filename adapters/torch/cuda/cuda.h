@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// See cuda_runtime_api.h: c10's headers include the driver's too, and name nothing of it.
+// The name by which c10's headers include it: see declared.h.
 #ifndef BERM_TORCH_CUDA_H
 #define BERM_TORCH_CUDA_H
 
-#include "cuda_runtime_api.h"
+#include "declared.h"
 
 #define CUDA_VERSION CUDART_VERSION
 

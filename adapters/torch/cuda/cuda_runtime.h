@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See cuda_runtime_api.h.
+// The name by which c10's headers include it: see declared.h.
 #ifndef BERM_TORCH_CUDA_RUNTIME_H
 #define BERM_TORCH_CUDA_RUNTIME_H
 
-#include "cuda_runtime_api.h"
+#include "declared.h"
 
 #endif

@@ -265,7 +265,7 @@ bool Allocator::isEnabled() const {
 
 double Allocator::getMemoryFraction(DeviceIndex device) {
     const std::lock_guard<std::mutex> guard(lock_);
-    return fractions_.at(device);
+    return fractions_.at(static_cast<size_t>(device));
 }
 
 void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
@@ -276,7 +276,7 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
     const auto limit = static_cast<uint64_t>(static_cast<double>(info.memory_bytes) * fraction);
     check("berm_limit_set", berm_limit_set(device, fraction < 1 ? limit : UINT64_MAX));
     const std::lock_guard<std::mutex> guard(lock_);
-    fractions_.at(device) = fraction;
+    fractions_.at(static_cast<size_t>(device)) = fraction;
 }
 
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest) {

@@ -4,6 +4,7 @@
 //
 //   allocator.cpp   allocating, freeing, streams, peers, copies
 //   pools.cpp       routes of graphs and MemPools into berm's pools
+//   checkpoint.cpp  states of graph pools, for cudagraph trees
 //   figures.cpp     PyTorch's statistics
 //   config.cpp      PYTORCH_ALLOC_CONF
 //   mapped.cpp      what is mapped, told as events of segments
@@ -28,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/torch/torch_versions.h"
 #include "berm.h"
 #include "berm_introspect.h"
 #include "berm_share.h"
@@ -115,10 +117,12 @@ class Allocator final : public caching::CUDAAllocator {
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override;
     void pushCompileContext(std::string &context) override;
     void popCompileContext() override;
+#if BERM_TORCH_HAS_ANNOTATIONS
     bool supportsUserMetadata() override;
+    void annotateMemory(const void *pointer, const std::string &metadata) override;
+#endif
     void setUserMetadata(const std::string &metadata) override;
     std::string getUserMetadata() override;
-    void annotateMemory(const void *pointer, const std::string &metadata) override;
     void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override;
     void attachOomRejectionObserver(caching::OomRejectionObserver observer) override;
     void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override;
@@ -140,6 +144,7 @@ class Allocator final : public caching::CUDAAllocator {
     void alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream);
     void free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream);
     void mapped_note();
+    void checkpoint_note(bool is_allocated, DeviceIndex device, void *pointer, size_t size);
     void report_to_profiler(void *pointer, int64_t size, DeviceIndex device);
     // shortage.cpp: tells the observers, and raises.
     [[noreturn]] void raise_shortage(berm_status_t status, size_t size, DeviceIndex device,

@@ -47,6 +47,10 @@ berm_stats_t stats_of(DeviceIndex device) {
     return stats;
 }
 
+bool has_awaited(const berm_stats_t &stats) {
+    return stats.active_bytes.current > stats.allocated_bytes.current;
+}
+
 std::int64_t number(std::uint64_t value) {
     return static_cast<std::int64_t>(value);
 }
@@ -141,9 +145,15 @@ void Figures::peaks_reset() {
 // splits are 0, as native's are with expandable segments.
 DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
     DeviceStats stats;
-    const berm_stats_t now = stats_of(device);
+    berm_stats_t now = stats_of(device);
     Awaited awaited;
-    if (now.active_bytes.current > now.allocated_bytes.current)
+    if (has_awaited(now)) {
+        // A request that is served from a cache does not look whether waits are over; this does.
+        uint64_t unused = 0;
+        check("berm_largest_free_read", berm_largest_free_read(device, nullptr, &unused));
+        now = stats_of(device);
+    }
+    if (has_awaited(now))
         check("berm_walk", berm_walk(device, awaited_add, &awaited));
     figures_.at(static_cast<std::size_t>(device))->read(awaited, physical_of(now), &stats);
     stats.max_split_size = Config::max_split_bytes();

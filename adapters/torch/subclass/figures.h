@@ -48,6 +48,8 @@ struct Physical {
 
 class Figures {
   public:
+    std::int64_t allocated_bytes() const { return current(false, kBytes) + current(true, kBytes); }
+
     void add(std::size_t bytes, std::size_t requested) {
         const bool is_large = bytes > kSmallMax;
         const std::int64_t amount[kMeasures] = {1, static_cast<std::int64_t>(bytes),
@@ -72,8 +74,6 @@ class Figures {
         for (int m = 0; m < kMeasures; m++)
             raise_by(part.current[is_large][m], -amount[m], is_owner);
     }
-
-    std::int64_t allocated_bytes() const { return current(false, kBytes) + current(true, kBytes); }
 
     // Rejections by throw_on_cudamalloc_oom.
     void rejected() { rejections_.fetch_add(1, std::memory_order_relaxed); }

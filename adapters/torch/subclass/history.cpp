@@ -201,16 +201,17 @@ void Allocator::popCompileContext() {
     History::compile_pop();
 }
 
-bool Allocator::supportsUserMetadata() {
-    return true;
-}
-
 void Allocator::setUserMetadata(const std::string &text) {
     *History::user_metadata() = text;
 }
 
 std::string Allocator::getUserMetadata() {
     return *History::user_metadata();
+}
+
+#if BERM_TORCH_HAS_ANNOTATIONS
+bool Allocator::supportsUserMetadata() {
+    return true;
 }
 
 void Allocator::annotateMemory(const void *pointer, const std::string &text) {
@@ -226,6 +227,7 @@ void Allocator::annotateMemory(const void *pointer, const std::string &text) {
                  size, stream, pool_of(pointer), history_.gather(caching::RecordContext::ALL));
     *History::user_metadata() = before;
 }
+#endif
 
 void Allocator::attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) {
     if (!history_.is_watched())

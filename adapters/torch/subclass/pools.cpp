@@ -25,6 +25,7 @@ bool filter_call(berm_stream_t stream, void *context) {
 struct Known {
     int uses = 0;
     uint32_t traits = 0;
+    std::shared_ptr<caching::CUDAAllocator> source; // null: the driver
 };
 std::map<Key, Known> known;
 
@@ -34,8 +35,54 @@ void uses_add(const Key &key, int amount) {
         known.erase(key);
 }
 
+// --- memory of another allocator -----------------------------------------------------------------
+
+// What libberm keeps of a source: it holds the allocator until the last segment has gone back, so
+// that tensors may outlive the pool and the allocator's own object.
+struct Source {
+    std::shared_ptr<caching::CUDAAllocator> allocator;
+};
+
+berm_addr_t source_alloc(void *context, uint64_t size, int device, berm_stream_t stream) {
+    const c10::DeviceGuard guard(
+        c10::Device(c10::DeviceType::CUDA, static_cast<DeviceIndex>(device)));
+    try {
+        return address_of(static_cast<Source *>(context)->allocator->raw_alloc_with_stream(
+            size, stream == BERM_STREAM_NONE ? nullptr : static_cast<cudaStream_t>(stream)));
+    } catch (const std::exception &) {
+        return 0; // it has none: the request goes on as when the device is full
+    }
+}
+
+void source_free(void *context, berm_addr_t addr, uint64_t /*size*/, int device,
+                 berm_stream_t /*stream*/) {
+    const c10::DeviceGuard guard(
+        c10::Device(c10::DeviceType::CUDA, static_cast<DeviceIndex>(device)));
+    try {
+        static_cast<Source *>(context)->allocator->raw_delete(pointer_of(addr));
+    } catch (const std::exception &error) {
+        fprintf(stderr, "berm: the allocator of a MemPool: %s\n", error.what());
+    }
+}
+
+void source_done(void *context) {
+    delete static_cast<Source *>(context);
+}
+
+void pool_make(const Key &key, const Known &pool) {
+    berm_pool_options_t options = BERM_POOL_OPTIONS_INIT;
+    options.traits = pool.traits;
+    std::unique_ptr<Source> source;
+    if (pool.source != nullptr) {
+        source = std::make_unique<Source>(Source{pool.source});
+        options.source = {source_alloc, source_free, source_done, source.get()};
+    }
+    check("berm_pool_create", berm_pool_create(key.first, pool_id_of(key.second), &options));
+    (void)source.release(); // libberm's, until source_done
+}
+
 // What a pool is like is decided when it is made; one that was not used yet is made anew.
-void traits_change(const Key &key, uint32_t add, uint32_t remove, const char *what) {
+void traits_change(const Key &key, uint32_t add, const char *what) {
     Known pool;
     {
         const std::lock_guard<std::mutex> guard(filter_lock);
@@ -44,8 +91,9 @@ void traits_change(const Key &key, uint32_t add, uint32_t remove, const char *wh
             return; // released before: it is not used any more
         pool = found->second;
     }
-    const uint32_t wanted = (pool.traits & ~remove) | add;
-    if (wanted == pool.traits)
+    const uint32_t before = pool.traits;
+    pool.traits |= add;
+    if (pool.traits == before)
         return;
     const berm_pool_id_t id = pool_id_of(key.second);
     berm_pool_stats_t stats = BERM_POOL_STATS_INIT;
@@ -53,11 +101,9 @@ void traits_change(const Key &key, uint32_t add, uint32_t remove, const char *wh
     TORCH_CHECK(stats.uses == 1 && stats.reserved_bytes == 0, "berm: ", what,
                 " of a memory pool that is in use cannot be changed");
     check("berm_pool_release", berm_pool_release(key.first, id));
-    berm_pool_options_t options = BERM_POOL_OPTIONS_INIT;
-    options.traits = wanted;
-    check("berm_pool_create", berm_pool_create(key.first, id, &options));
+    pool_make(key, pool);
     const std::lock_guard<std::mutex> guard(filter_lock);
-    known[key].traits = wanted;
+    known[key].traits = pool.traits;
 }
 
 std::atomic<bool> is_used{false};
@@ -137,22 +183,42 @@ std::vector<MempoolId_t> pool_ids(DeviceIndex device) {
 
 void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t id,
                                    std::shared_ptr<caching::CUDAAllocator> source) {
-    TORCH_CHECK(source == nullptr,
-                "berm: a MemPool with an allocator of its own is not supported; make it without, "
-                "and it has memory of berm's");
-    check("berm_pool_create", berm_pool_create(device, pool_id_of(id), nullptr));
-    uses_add({device, id}, 1);
+    const Key key{device, id};
+    if (getPoolUseCount(device, id) > 0) {
+        check("berm_pool_create", berm_pool_create(device, pool_id_of(id), nullptr));
+    } else {
+        Known pool;
+        pool.source = std::move(source);
+        pool_make(key, pool);
+        const std::lock_guard<std::mutex> guard(filter_lock);
+        known[key] = std::move(pool);
+    }
+    uses_add(key, 1);
 }
 
+// Taken back by the destructor of a MemPool, just before its release: nothing is to be done then.
 void Allocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) {
-    traits_change({device, id}, use_on_oom ? uint32_t{BERM_POOL_USE_ON_OOM} : 0,
-                  use_on_oom ? 0 : uint32_t{BERM_POOL_USE_ON_OOM}, "use_on_oom");
+    if (use_on_oom)
+        traits_change({device, id}, uint32_t{BERM_POOL_USE_ON_OOM}, "use_on_oom");
 }
 
 // Nothing is split where each block has a handle of its own; such a block can be sent to another
-// process too.
+// process too. Memory of a source, and plain memory, have no handles.
 void Allocator::setNoSplit(DeviceIndex device, MempoolId_t id) {
-    traits_change({device, id}, uint32_t{BERM_POOL_EXPORTABLE}, 0, "no_split");
+    bool has_handles = false;
+    berm_device_info_t info = BERM_DEVICE_INFO_INIT;
+    check("berm_device_info_read", berm_device_info_read(device, &info));
+    char backing[16] = "";
+    check("berm_option_get", berm_option_get("backing", backing, sizeof backing));
+    {
+        const std::lock_guard<std::mutex> guard(filter_lock);
+        const auto found = known.find({device, id});
+        has_handles = found != known.end() && found->second.source == nullptr &&
+                      info.has_vmm != 0 && std::string(backing) != "plain";
+    }
+    traits_change({device, id},
+                  has_handles ? uint32_t{BERM_POOL_EXPORTABLE} : uint32_t{BERM_POOL_NO_SPLIT},
+                  "no_split");
 }
 
 bool Allocator::checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
@@ -171,17 +237,6 @@ bool Allocator::checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
     };
     check("berm_walk", berm_walk(device, look, &live));
     return live.blocks == expected;
-}
-
-std::shared_ptr<caching::AllocatorState> Allocator::getCheckpointState(DeviceIndex /*device*/,
-                                                                       MempoolId_t /*id*/) {
-    TORCH_CHECK(false, "berm: checkpoints of graph pools are not supported");
-}
-
-caching::CheckpointDelta
-Allocator::setCheckpointPoolState(DeviceIndex /*device*/,
-                                  std::shared_ptr<caching::AllocatorState> /*state*/) {
-    TORCH_CHECK(false, "berm: checkpoints of graph pools are not supported");
 }
 
 } // namespace berm_torch

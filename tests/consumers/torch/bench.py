@@ -13,7 +13,7 @@ import tempfile
 import torch_test
 
 ROUTES = ("native", "expandable", "subclass")
-PAIRS, CHURN = 200_000, 100_000
+PAIRS, CHURN = 20_000, 20_000
 LIVE = 10_000
 
 
