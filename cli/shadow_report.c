@@ -12,6 +12,7 @@ enum {
     STEPS_SHOWN = 8,
     STUBS_SHOWN = 6,
     LINES_SHOWN = 6,
+    READS_SHOWN = 4,
 };
 
 static uint64_t figure_of(const json_t *object, const char *figure) {
@@ -157,13 +158,40 @@ static void print_sums(const json_t *device, const char *key, const char *title,
     }
 }
 
+// Which values the program had no way to know. Pairs are [name, count].
+static void print_pairs(const json_t *pairs, size_t most) {
+    for (size_t i = 0; i < json_array_size(pairs) && i < most; i++) {
+        const json_t *pair = json_array_get(pairs, i);
+        const char *name = json_string_value(json_array_get(pair, 0));
+        (void)printf("    %8" PRIu64 "  %s\n",
+                     (uint64_t)json_integer_value(json_array_get(pair, 1)),
+                     name != NULL ? name : "?");
+    }
+}
+
+static void print_reads(const json_t *report) {
+    const json_t *values = json_object_get(report, "values");
+    uint64_t reads = json_is_object(values)
+                         ? figure_of(values, "unknown_reads")
+                         : figure_of(json_object_get(report, "counters"), "host_reads");
+    (void)printf("  %" PRIu64
+                 " reads by the host of values that are not known (zeros were given)%s\n",
+                 reads, reads > 0 && json_is_object(values) ? ":" : "");
+    print_pairs(json_object_get(values, "unknown_read_lines"), READS_SHOWN);
+    if (figure_of(values, "unknown_sizes") > 0)
+        (void)printf("  %" PRIu64 " results whose size depends on such values: taken as if they "
+                     "were zeros\n",
+                     figure_of(values, "unknown_sizes"));
+    if (json_array_size(json_object_get(values, "not_on_cpu")) > 0)
+        (void)printf("  operators that the CPU could not do:\n");
+    print_pairs(json_object_get(values, "not_on_cpu"), READS_SHOWN);
+}
+
 static void print_confidence(const json_t *report, const json_t *device) {
     const json_t *counters = json_object_get(report, "counters");
     const json_t *stubs = json_object_get(report, "stubs");
     (void)printf("\nHow far to believe it\n");
-    (void)printf("  %" PRIu64
-                 " reads by the host of values that are not known (zeros were given)\n",
-                 figure_of(counters, "host_reads"));
+    print_reads(report);
     (void)printf("  %" PRIu64 " calls of %zu library functions that do less than the real ones",
                  figure_of(counters, "stub_hits"), json_array_size(stubs));
     for (size_t i = 0; i < json_array_size(stubs) && i < STUBS_SHOWN; i++) {

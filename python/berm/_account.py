@@ -5,6 +5,7 @@ functions over plain values, without torch.
 A trace is a list of dicts with `action`, `addr`, `size`, `stream`, `time_us`, and where recorded
 `frames` and `user_metadata` (the running module); marks are (time_us, {address: category})."""
 import gzip
+import os
 import re
 
 ALLOC, REQUESTED, COMPLETED = "alloc", "free_requested", "free_completed"
@@ -15,10 +16,12 @@ _NUMBERS = re.compile(r"\.\d+(?=\.|$)")
 
 def _where(frames, is_users):
     """The line of the program that asked: the innermost of its frames."""
+    here = os.getcwd() + os.sep
     for frame in frames or ():
         if is_users(frame["filename"]):
-            return f"{frame['filename']}:{frame['line']} {frame['name']}"
-    return BACKWARD if not frames else "(torch)"
+            name = frame["filename"].removeprefix(here)
+            return f"{name}:{frame['line']} {frame['name']}"
+    return BACKWARD
 
 
 class _Block:
@@ -43,10 +46,13 @@ def _sums(blocks, key):
 
 
 def _category(block):
-    """What an optimizer does not hold is an activation where a module made it."""
+    """What an optimizer does not hold is an activation where a module made it, of the backward pass
+    where no line of the program did; the rest is what the program made outside its modules."""
     if block.category is not None:
         return block.category
-    return "activations" if block.module else "other"
+    if block.module:
+        return "activations"
+    return "backward pass" if block.where == BACKWARD else "outside modules"
 
 
 def _module(block):

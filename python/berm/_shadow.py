@@ -119,7 +119,9 @@ class _Run:
                 return
             self._is_written = True
         report = self._collector.finish()
+        values = sys.modules.get("berm._values")
         report.update(
+            values=values.counters() if values is not None else None,
             pid=os.getpid(), rank=os.environ.get("RANK"), seconds=time.monotonic() - self._start,
             torch=self._torch.__version__, error=self._error,
             allocator=os.environ.get("BERM_SHADOW_ALLOCATOR", "native"))

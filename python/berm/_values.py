@@ -89,6 +89,9 @@ class Values:
         return device is not None and self.torch.device(device).type == "cuda"
 
     def _call_dense(self, op, args, kwargs, inputs, cuda):
+        if op.name.startswith("aten::_to_sparse") and isinstance(self.home, Memory):
+            raise NotImplementedError("berm: sparse tensors are not computed with --values all "
+                                      f"({op.name}): use --values small")
         if op.is_masked and len(args) > 1:
             args = self._without_masks(op, args)
             if args is None:
