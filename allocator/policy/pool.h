@@ -343,7 +343,7 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request
 uint32_t berm__small_fill(berm_pool_t *pool, unsigned size_class, const void *user, uint32_t most,
                           berm_slab_t **out, uint32_t *slots);
 void berm__small_give(berm_pool_t *pool, berm_slab_t *slab, uint32_t slot);
-// The parts of an allocation, for who knows where (pool_state.c): the record of a slab, NULL
+// The parts of an allocation, for who knows where (pool_restore.c): the record of a slab, NULL
 // without host memory, and its end if it was not opened; a LIVE range of its class's size made its
 // home; a slot that is free.
 berm_slab_t *berm__slab_record_make(unsigned size_class);

@@ -11,7 +11,6 @@
 #include "berm_introspect.h"
 #include "berm_share.h"
 #include "policy/share.h"
-#include "policy/source.h"
 #include "tests/support/exportable.h"
 #include "tests/support/heap_inside.h"
 #include "tests/support/raw_share.h"
@@ -404,36 +403,6 @@ MUTATION(I27_pins_are_on_blocks_and_handles) {
     BREAKS(27, handle->pins, 0);
     BREAKS(27, handle->pins, handle->pins + 1);
     BREAKS(27, of_freed->addr, of_freed->addr + 512);
-}
-
-static berm_addr_t source_alloc(void *context, uint64_t size_bytes, int device, void *stream) {
-    (void)context, (void)device, (void)stream;
-    return heap_driver_alloc(size_bytes);
-}
-
-static void source_free(void *context, berm_addr_t addr, uint64_t size_bytes, int device,
-                        void *stream) {
-    (void)context, (void)size_bytes, (void)device, (void)stream;
-    heap_driver_free(addr);
-}
-
-MUTATION(I36_segments_of_sources) {
-    const berm_pool_id_t id = {0, 36};
-    const berm_pool_options_t options = {.size = sizeof options,
-                                         .source = {.alloc = source_alloc, .free = source_free}};
-    berm_addr_t addr = 0;
-    cr_assert(berm_pool_create(0, id, &options) == BERM_OK);
-    cr_assert(berm_alloc_from(id, 1000, 512, 0, NULL, &addr) == BERM_OK);
-    berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, addr);
-    berm_source_return_t *last = segment->source_return;
-    berm_source_t other = *last->source;
-    audit_expect(0);
-    BREAKS(36, segment->source_return, NULL);
-    BREAKS(36, last->source, &other);
-    BREAKS(36, last->addr, last->addr + 512);
-    BREAKS(36, last->size_bytes, last->size_bytes - 1);
-    berm_group_t *group = berm__group_find(heap.device, id);
-    BREAKS(36, group->source, NULL);
 }
 
 MUTATION(I28_plain_segments_are_one_allocation) {
