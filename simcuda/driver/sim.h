@@ -513,7 +513,7 @@ uint64_t sim_copy_ns(uint64_t bytes, bool is_host);
 sim_effect_t *sim_effect_create(const sim_stream_t *stream, const sim_issue_t *issue,
                                 const simcuda_access_t *accesses, size_t count);
 void sim_effect_queue(sim_effect_t *effect, uint64_t ns); // room was made by sim_effect_create
-void sim_effect_act(sim_effect_t *effect, uint64_t ns); // now, as if it were that time; takes it
+void sim_effect_act(sim_effect_t *effect, uint64_t ns);   // now, as if it were that time; takes it
 void sim_effect_drop(sim_effect_t *effect);               // of a pending op
 void sim_effects_run_until(uint64_t ns);
 void sim_effects_clear(void);
