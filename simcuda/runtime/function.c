@@ -20,8 +20,9 @@ enum {
     KERNEL_THREADS_MAX = 1024,
 };
 
-// What a kernel was compiled for, of what libraries are usually compiled for: the newest that runs on
-// the device. Libraries of templates (CUB) look their tuning up by it, and refuse what is not there.
+// What a kernel was compiled for, of what libraries are usually compiled for: the newest that runs
+// on the device. Libraries of templates (CUB) look their tuning up by it, and refuse what is not
+// there.
 static int kernel_version(void) {
     static const int versions[] = {75, 80, 86, 90, 100, 120};
     int major = 0, minor = 0, version = versions[0];
