@@ -11,6 +11,7 @@
 #ifndef BERM_FRONT_HEAP_H
 #define BERM_FRONT_HEAP_H
 
+#include "berm_introspect.h"
 #include "front/options.h"
 #include "policy/cache.h"
 
@@ -75,6 +76,9 @@ berm_status_t berm__heap_device_look(int ordinal, berm_device_t **device, bool *
 berm_status_t berm__heap_device_enter(int ordinal, berm_device_t **device, bool *is_pushed);
 berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, berm_status_t status,
                                       const char *call);
+
+// What the addresses of a range are, for whoever asks (whatis.c).
+berm_address_kind_t berm__range_kind(const berm_range_t *range);
 
 // The segment of an address, whose device is locked until the caller unlocks it; NULL, and nothing
 // locked, if it is in no segment.

@@ -20,19 +20,6 @@ static bool is_walked(const berm_range_t *range) {
            range->state == BERM_RANGE_AWAITED || range->state == BERM_RANGE_HELD;
 }
 
-static berm_address_kind_t range_kind(const berm_range_t *range) {
-    switch ((berm_range_state_t)range->state) {
-    case BERM_RANGE_LIVE:
-        return BERM_ADDRESS_LIVE;
-    case BERM_RANGE_AWAITED:
-        return BERM_ADDRESS_AWAITED;
-    case BERM_RANGE_HELD:
-        return BERM_ADDRESS_HELD;
-    default:
-        return BERM_ADDRESS_FREE;
-    }
-}
-
 static void walk_slab(const walk_t *walk, const berm_slab_t *slab) {
     berm_walk_block_t block = {.size = sizeof block, .addr = slab->base, .is_small = 1};
     berm_addr_t end = slab->base + slab->range->size_bytes;
@@ -68,7 +55,7 @@ static void walk_range(const walk_t *walk, berm_addr_t base, const berm_range_t 
         .size_bytes = range->size_bytes,
         .requested_bytes = is_block ? range->as.block.requested_bytes : 0,
         .allocation_index = range->state == BERM_RANGE_LIVE ? range->as.block.index : 0,
-        .kind = range_kind(range),
+        .kind = berm__range_kind(range),
     };
     walk->fn(walk->context, &walk->segment, &block);
 }

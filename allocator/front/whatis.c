@@ -7,7 +7,7 @@
 #include "front/share.h"
 #include "policy/cache.h"
 
-static berm_address_kind_t kind_of(const berm_range_t *range) {
+berm_address_kind_t berm__range_kind(const berm_range_t *range) {
     switch ((berm_range_state_t)range->state) {
     case BERM_RANGE_LIVE:
         return BERM_ADDRESS_LIVE;
@@ -61,7 +61,7 @@ static void address_describe(const berm_segment_t *segment, berm_addr_t addr,
         whatis->pool = pool->group->id;
         whatis->is_released = pool->group->use_count == 0;
     }
-    whatis->kind = kind_of(range);
+    whatis->kind = berm__range_kind(range);
     whatis->block = segment->base + range->start_bytes;
     whatis->offset_bytes = offset - range->start_bytes;
     whatis->block_bytes = range->size_bytes;

@@ -2,17 +2,8 @@
 # berm shadow with a CUDA build of PyTorch: a program that fits and one that does not, the smallest
 # memory and the largest batch, the three allocators side by side, recordings, steps.
 . "$(dirname "$0")/../cli/lib.sh"
-if [ -n "${BERM_SANITIZE:-}" ]; then
-    echo 'SKIP: the programs of torch run in the plain build'
-    exit 77
-fi
-python=${BERM_TORCH_PYTHON:-$BERM_SOURCE/build/venv/bin/python}
-if ! "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' \
-    2>/dev/null; then
-    echo 'SKIP: torch is not set up: run ./run shadow-setup'
-    exit 77
-fi
-export BERM_SIMCUDA=$BERM_LIBDIR/simcuda BERM_LIBRARY=$BERM_LIBDIR PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/torch_python.sh"
+export BERM_LIBRARY=$BERM_LIBDIR
 gpt2=("$python" "$BERM_SOURCE/examples/gpt2.py" --layers 2 --length 512)
 
 # shadow STATUS OPTION... : of the small GPT-2; what it printed itself is left out.

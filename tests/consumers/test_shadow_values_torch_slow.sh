@@ -3,17 +3,8 @@
 # what the report says of it; two processes with DistributedDataParallel; the torch that
 # ./run shadow-setup installs, or that of the Python in BERM_TORCH_PYTHON.
 . "$(dirname "$0")/../cli/lib.sh"
-if [ -n "${BERM_SANITIZE:-}" ]; then
-    echo 'SKIP: the programs of torch run in the plain build'
-    exit 77
-fi
-python=${BERM_TORCH_PYTHON:-$BERM_SOURCE/build/venv/bin/python}
-if ! "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' \
-    2>/dev/null; then
-    echo 'SKIP: torch is not set up: run ./run shadow-setup'
-    exit 77
-fi
-export BERM_SIMCUDA=$BERM_LIBDIR/simcuda BERM_CACHE_DIR=$work/cache PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/torch_python.sh"
+export BERM_CACHE_DIR=$work/cache
 values=$BERM_SOURCE/tests/consumers/shadow_values.py
 
 # report EXPRESSION: about the report `p` of the only process.

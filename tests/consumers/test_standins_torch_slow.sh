@@ -2,18 +2,9 @@
 # A CUDA build of PyTorch on the simulated device, with stand-ins made for it: the one that
 # ./run shadow-setup installs, or that of the Python in BERM_TORCH_PYTHON.
 . "$(dirname "$0")/../cli/lib.sh"
-if [ -n "${BERM_SANITIZE:-}" ]; then
-    echo 'SKIP: the programs of torch run in the plain build'
-    exit 77
-fi
-python=${BERM_TORCH_PYTHON:-$BERM_SOURCE/build/venv/bin/python}
-if ! "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' \
-    2>/dev/null; then
-    echo 'SKIP: torch is not set up: run ./run shadow-setup'
-    exit 77
-fi
+. "$(dirname "$0")/torch_python.sh"
 program=$BERM_SOURCE/tests/consumers/standins_torch.py
-export BERM_SIMCUDA=$BERM_LIBDIR/simcuda BERM_CACHE_DIR=$work/cache PYTHONDONTWRITEBYTECODE=1
+export BERM_CACHE_DIR=$work/cache
 export SIMCUDA_MEMORY=8G
 
 for settings in '' expandable_segments:True; do
