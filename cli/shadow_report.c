@@ -217,9 +217,9 @@ static void print_batches(const shadow_arguments_t *a, const shadow_run_t *runs,
     }
 }
 
-static void print_verdict(const shadow_run_t *run, const json_t *device) {
-    const json_t *report = NULL;
-    if (!run->is_short || (device = device_with_peak(run, &report)) == NULL)
+static void print_verdict(const shadow_run_t *run) {
+    const json_t *report = NULL, *device = device_with_peak(run, &report);
+    if (!run->is_short || device == NULL)
         return;
     (void)printf("\nDoes not fit: out of memory with %s in step %" PRIu64 ", when %.1f MiB were "
                  "requested and live.\nThe GPU has %.1f MiB, of which a context takes %.1f. "
@@ -242,7 +242,7 @@ void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int cou
                  a->fits || count > 1 ? "; smallest memory is without what a context takes" : "");
     print_allocators(runs, count);
     for (int i = 0; i < count; i++)
-        print_verdict(&runs[i], device);
+        print_verdict(&runs[i]);
     print_gpus(&runs[count - 1]);
     print_steps(device);
     print_sums(device, "holders", "What holds the peak", LINES_SHOWN);
