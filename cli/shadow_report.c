@@ -187,7 +187,20 @@ static void print_reads(const json_t *report) {
     print_pairs(json_object_get(values, "not_on_cpu"), READS_SHOWN);
 }
 
-static void print_confidence(const json_t *report, const json_t *device) {
+static void print_ranges(const shadow_run_t *runs, int count) {
+    if (runs[0].reserved_high_bytes == 0)
+        (void)printf("  kernels take a modelled time: what record_stream holds, and for how long, "
+                     "is a guess;\n    --event-range says how much that changes\n");
+    for (int i = 0; i < count && runs[i].reserved_high_bytes > 0; i++)
+        (void)printf("  %s: %.1f to %.1f MiB reserved at most, with kernels of no time to 1 ms "
+                     "each%s\n",
+                     runs[i].allocator, cli_mib(runs[i].reserved_low_bytes),
+                     cli_mib(runs[i].reserved_high_bytes),
+                     runs[i].is_range_short ? "; it does not fit with one of them" : "");
+}
+
+static void print_confidence(const shadow_run_t *runs, int count, const json_t *report,
+                             const json_t *device) {
     const json_t *counters = json_object_get(report, "counters");
     const json_t *stubs = json_object_get(report, "stubs");
     (void)printf("\nHow far to believe it\n");
@@ -200,10 +213,9 @@ static void print_confidence(const json_t *report, const json_t *device) {
     }
     (void)printf("%s\n", json_array_size(stubs) > STUBS_SHOWN ? ", ..." : "");
     (void)printf("  workspaces of cuBLAS, cuDNN and solvers are taken as 0 or estimated: real ones "
-                 "are larger\n"
-                 "  kernels take a modelled time: what record_stream holds, and for how long, is a "
-                 "guess\n"
-                 "  a context takes %.0f MiB of the GPU here: an estimate\n",
+                 "are larger\n");
+    print_ranges(runs, count);
+    (void)printf("  a context takes %.0f MiB of the GPU here: an estimate\n",
                  cli_mib(figure_of(device, "context_bytes")));
 }
 
@@ -248,7 +260,7 @@ void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int cou
     print_sums(device, "holders", "What holds the peak", LINES_SHOWN);
     print_sums(device, "modules", "By module that was running", LINES_SHOWN);
     print_sums(device, "lines", "By line of the program", LINES_SHOWN);
-    print_confidence(report, device);
+    print_confidence(runs, count, report, device);
 }
 
 void shadow_print_json(const shadow_arguments_t *a, const shadow_run_t *runs, int count) {
@@ -262,6 +274,14 @@ void shadow_print_json(const shadow_arguments_t *a, const shadow_run_t *runs, in
         if (run->least_bytes > 0)
             (void)json_object_set_new(one, "smallest_memory_bytes",
                                       json_integer((json_int_t)run->least_bytes));
+        if (run->reserved_high_bytes > 0) {
+            (void)json_object_set_new(one, "reserved_low_bytes",
+                                      json_integer((json_int_t)run->reserved_low_bytes));
+            (void)json_object_set_new(one, "reserved_high_bytes",
+                                      json_integer((json_int_t)run->reserved_high_bytes));
+            (void)json_object_set_new(one, "fits_whatever_the_timing",
+                                      json_boolean(!run->is_short && !run->is_range_short));
+        }
         if (run->largest_batch != UINT64_MAX)
             (void)json_object_set_new(one, "largest_number",
                                       json_integer((json_int_t)run->largest_batch));

@@ -2,11 +2,12 @@
 """A shadow run, from `import torch` on: which allocator, what is collected, the report at the end.
 
 SERVER. With BERM_SHADOW_SERVER=IN,OUT (two file descriptors) the process that imports torch goes no
-further itself: for each line `ALLOCATOR MEMORY FOLDER WHAT` that it reads it forks a child, which
+further itself: for each line `ALLOCATOR MEMORY KERNEL_NS FOLDER WHAT` that it reads it forks a child, which
 goes on as the program on a device of that memory, and it answers with the child's exit status. So
 that torch is imported once for many runs. Nothing has touched the device before the fork.
 
-The environment, besides _hook's: BERM_SHADOW_WHAT (report, or trial: only whether it ends),
+The environment, besides _hook's: BERM_SHADOW_WHAT (report; trial: only whether it ends; bound: a report,
+and no word of the program),
 BERM_SHADOW_VALUES, BERM_SHADOW_STEPS, BERM_SHADOW_SNAPSHOT, BERM_SHADOW_RECORD."""
 import atexit
 import json
@@ -27,7 +28,7 @@ def begin(torch):
         _serve(*map(int, server.split(",")))  # returns in a child
     _choose(torch, os.environ.get("BERM_SHADOW_ALLOCATOR", "native"))
     _values(torch)
-    if os.environ.get("BERM_SHADOW_WHAT") == "report":
+    if os.environ.get("BERM_SHADOW_WHAT") in ("report", "bound"):
         run = _Run(torch)
         atexit.register(run.end)
         sys.excepthook = run.excepthook
@@ -39,7 +40,7 @@ def begin(torch):
 def _serve(commands, answers):
     with os.fdopen(commands, encoding="utf-8") as lines:
         for line in iter(lines.readline, ""):
-            allocator, memory, folder, what = line.rstrip("\n").split("\t")
+            allocator, memory, kernel_ns, folder, what = line.rstrip("\n").split("\t")
             child = os.fork()
             if child == 0:
                 os.close(answers)
@@ -47,7 +48,9 @@ def _serve(commands, answers):
                                   BERM_SHADOW_WHAT=what)
                 if memory != "0":
                     os.environ["SIMCUDA_MEMORY"] = memory
-                if what == "trial":
+                if kernel_ns:
+                    os.environ["SIMCUDA_KERNEL_NS"] = kernel_ns
+                if what != "report":
                     _be_silent()
                 return
             _, status = os.waitpid(child, 0)
@@ -60,6 +63,8 @@ def _be_silent():
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
+    for name in ("BERM_SHADOW_SNAPSHOT", "BERM_SHADOW_RECORD"):  # of the first run
+        os.environ.pop(name, None)
     errors = os.open(os.path.join(os.environ["BERM_SHADOW_FOLDER"], "errors"),
                      os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(errors, 2)
