@@ -67,10 +67,11 @@ class Values:
         cuda = [each for each in inputs if each.is_cuda]
         if not cuda and not self._makes_cuda(kwargs):
             return func(*args, **kwargs)
-        if op.is_collective:  # what the library does inside is looked at too
+        if op.is_composed:  # what is done inside is looked at
             with mode:
                 result = func.redispatch(self._cuda, *args, **kwargs)
-            self._end_collective(op)
+            if op.is_collective:
+                self._end_collective(op)
             return result
         if any(each.layout is not self.torch.strided for each in inputs):
             return func(*args, **kwargs)
@@ -169,8 +170,8 @@ class Values:
                 home.fresh(each, True)
             return result
         overwritten = written[:1] if op.is_whole else [
-            each for each in written if any(op.argument(name, args, kwargs) is each
-                                            for name in op.outs)]
+            each for name in op.outs
+            for each in tensors(self.torch, op.argument(name, args, kwargs), [])]
         reads = [] if op.is_like else [
             each for each in cuda if not any(each is other for other in overwritten)]
         is_done = all(home.holds(each) for each in reads)

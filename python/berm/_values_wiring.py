@@ -27,11 +27,15 @@ class _Operators(TorchDispatchMode):
         """torch.compile works as without it."""
         return True
 
-    def __init__(self, values):
+    def __init__(self, torch, values):
         super().__init__()
         self._values = values
+        self._below = torch._C._get_dispatch_mode
+        self._fake = torch._C._TorchDispatchModeKey.FAKE
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self._below(self._fake) is not None:  # only shapes are wanted, of tensors without memory
+            return func(*args, **kwargs or {})
         if types and self._values.is_foreign(types):
             return NotImplemented
         return self._values.call(self, func, args, kwargs or {})
@@ -70,7 +74,7 @@ def _hide(torch):
 def _wire_threads(torch, values):
     def enter():
         _Constructors(torch, values).__enter__()
-        _Operators(values).__enter__()
+        _Operators(torch, values).__enter__()
 
     start = threading.Thread.start
 
@@ -81,7 +85,7 @@ def _wire_threads(torch, values):
         @functools.wraps(run)
         def run_with_modes():
             try:
-                with _Constructors(torch, values), _Operators(values):
+                with _Constructors(torch, values), _Operators(torch, values):
                     run()
             finally:
                 del thread.run
