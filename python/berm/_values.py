@@ -159,9 +159,10 @@ class Values:
                    for each in tensors(self.torch, op.argument(name, args, kwargs), [])]
         held = [each for each in fresh if each.is_cuda and home.holds(each)]
         changed = [each for each in written if each.is_cuda and home.holds(each)]
+        # what a random operator has on the host are its seeds
         is_read = bool(cuda) and (
             not made and result is not None and not isinstance(result, (list, tuple)) or
-            any([not each.is_cuda for each in fresh]) or
+            not op.is_random and any([not each.is_cuda for each in fresh]) or
             any([not each.is_cuda for each in written]))
         if not held and not changed and not is_read:
             return result
