@@ -201,7 +201,7 @@ const cli_command_t cli_shadow = {
         "  --gpu NAME|FILE    the GPU: A100-40, A100-80, H100-80 (default), H200-141, L4-24,\n"
         "                     RTX4090-24, T4-16, B200-192, or a device file\n"
         "  --memory BYTES     its memory, if another (24G, 80GiB, ...)\n"
-        "  --devices N        how many of them; 1\n"
+        "  --devices N        how many of them; 1, or one for each process that torchrun starts\n"
         "  --allocator native|expandable|berm  PyTorch's (default), PyTorch's with\n"
         "                     expandable_segments:True, or berm in its place\n"
         "  --compare          all three, and the smallest memory that each can do with\n"

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "cli/shadow.h"
@@ -16,7 +17,6 @@
 
 enum {
     BATCH_MOST = 1 << 24,
-    EXIT_SHORTAGE = 86, // python/berm/_shadow.py
     ERROR_CAPACITY = 400,
 };
 
@@ -34,12 +34,21 @@ static void error_read(const shadow_server_t *server, char line[ERROR_CAPACITY])
         (void)fclose(file);
 }
 
+// Whether a process of the trial said that it was short of memory (python/berm/_shadow.py); what
+// started it has a status of its own.
+static bool shortage_take(const shadow_server_t *server) {
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/shortage", shadow_server_folder(server));
+    return unlink(path) == 0;
+}
+
 // 1: it ended; 0: out of memory; -1: another failure, after a line.
 static int trial(const shadow_arguments_t *a, shadow_server_t *server, const char *allocator,
                  uint64_t memory_bytes) {
     char line[ERROR_CAPACITY];
     int status = shadow_server_run(server, &(shadow_try_t){allocator, "trial", "", memory_bytes});
-    if (status == CLI_OK || status == EXIT_SHORTAGE)
+    bool is_short = shortage_take(server);
+    if (status == CLI_OK || is_short)
         return status == CLI_OK;
     if (status > 0) {
         error_read(server, line);

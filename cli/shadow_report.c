@@ -44,9 +44,17 @@ uint64_t shadow_context_bytes(const shadow_run_t *run) {
     return shadow_largest(run, "context_bytes");
 }
 
-static const json_t *device_with_peak(const shadow_run_t *run, const json_t **report_of) {
+static bool is_short(const json_t *report) {
+    return json_is_true(json_object_get(json_object_get(report, "error"), "is_shortage"));
+}
+
+// Of all processes, or of those only that were short of memory; NULL: none.
+static const json_t *device_with_peak(const shadow_run_t *run, bool is_of_short,
+                                      const json_t **report_of) {
     const json_t *report, *device, *found = NULL;
     EACH_DEVICE(run, report, device) {
+        if (is_of_short && !is_short(report))
+            continue;
         if (found == NULL ||
             figure_of(device, "peak_requested_bytes") > figure_of(found, "peak_requested_bytes")) {
             found = device;
@@ -106,9 +114,33 @@ static void print_allocators(const shadow_run_t *runs, int count) {
     free(table);
 }
 
+// What became of a process.
+static const char *result_of(const json_t *report) {
+    const json_t *error = json_object_get(report, "error");
+    const char *type = json_string_value(json_object_get(error, "type"));
+    if (is_short(report))
+        return "does not fit";
+    if (type == NULL)
+        return "fits";
+    return strcmp(type, "SIGTERM") == 0 ? "was ended" : "failed";
+}
+
+// Ranks that were killed, or ended without Python's end.
+static void print_missing(const shadow_run_t *run) {
+    long ranks = 0, seen = 0;
+    for (int i = 0; i < run->report_count; i++) {
+        const char *all = json_string_value(json_object_get(run->reports[i], "ranks"));
+        long number = all != NULL ? strtol(all, NULL, 10) : 0;
+        ranks = number > ranks ? number : ranks;
+        seen += number > 0;
+    }
+    if (seen < ranks)
+        (void)printf("%ld of %ld ranks left no report\n", ranks - seen, ranks);
+}
+
 static void print_gpus(const shadow_run_t *run) {
     static const char *const names[] = {
-        "process", "rank", "GPU", "peak\nrequested\nMiB", "peak\nreserved\nMiB", "steps"};
+        "process", "rank", "GPU", "peak\nrequested\nMiB", "peak\nreserved\nMiB", "steps", "result"};
     const json_t *report, *device;
     cli_table_t *table = calloc(1, sizeof *table);
     if (table == NULL || device_count(run) < 2) {
@@ -125,10 +157,12 @@ static void print_gpus(const shadow_run_t *run) {
         cell_mib(table, figure_of(device, "peak_requested_bytes"));
         cell_mib(table, figure_of(device, "peak_reserved_bytes"));
         cli_table_cell(table, "%" PRIu64, figure_of(report, "steps"));
+        cli_table_cell(table, "%s", result_of(report));
     }
     (void)printf("\n");
     cli_table_print(table, stdout);
     free(table);
+    print_missing(run);
 }
 
 static void print_steps(const json_t *device) {
@@ -230,16 +264,17 @@ static void print_batches(const shadow_arguments_t *a, const shadow_run_t *runs,
 }
 
 static void print_verdict(const shadow_run_t *run) {
-    const json_t *report = NULL, *device = device_with_peak(run, &report);
+    const json_t *report = NULL, *device = device_with_peak(run, true, &report);
     if (!run->is_short || device == NULL)
         return;
-    (void)printf("\nDoes not fit: out of memory with %s in step %" PRIu64 ", when %.1f MiB were "
-                 "requested and live.\nThe GPU has %.1f MiB, of which a context takes %.1f. "
-                 "--fit says with how much it ends.\n",
-                 run->allocator, figure_of(device, "step_of_end"),
-                 cli_mib(figure_of(device, "live_end_bytes")),
-                 cli_mib(figure_of(device, "memory_bytes")),
-                 cli_mib(figure_of(device, "context_bytes")));
+    const char *rank = json_string_value(json_object_get(report, "rank"));
+    (void)printf(
+        "\nDoes not fit: out of memory with %s%s%s in step %" PRIu64 ", when %.1f MiB were "
+        "requested and live.\nThe GPU has %.1f MiB, of which a context takes %.1f. "
+        "--fit says with how much it ends.\n",
+        run->allocator, rank != NULL ? " in rank " : "", rank != NULL ? rank : "",
+        figure_of(device, "step_of_end"), cli_mib(figure_of(device, "live_end_bytes")),
+        cli_mib(figure_of(device, "memory_bytes")), cli_mib(figure_of(device, "context_bytes")));
 }
 
 void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int count) {
@@ -247,7 +282,7 @@ void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int cou
         print_batches(a, runs, count);
         return;
     }
-    const json_t *report = NULL, *device = device_with_peak(&runs[count - 1], &report);
+    const json_t *report = NULL, *device = device_with_peak(&runs[count - 1], false, &report);
     const char *name = json_string_value(json_object_get(device, "name"));
     (void)printf("%s, simulated: %.0f MiB%s\n\n", name != NULL ? name : a->gpu,
                  cli_mib(figure_of(device, "memory_bytes")),

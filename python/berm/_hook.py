@@ -52,9 +52,18 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+def _see_all_ranks():
+    """As many GPUs as this machine's ranks (torchrun) need, where nobody said how many."""
+    ranks = max(int(os.environ.get("LOCAL_WORLD_SIZE") or 1),
+                int(os.environ.get("LOCAL_RANK") or 0) + 1)
+    if ranks > 1:
+        os.environ.setdefault("SIMCUDA_DEVICES", str(ranks))
+
+
 def _before():
     if not os.environ.get("BERM_SHADOW_FOLDER"):
         return
+    _see_all_ranks()
     from berm import _standins
     try:
         _standins.load(_standins.make(_standins.torch_folder()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The one place for the versions of what the real baselines are made of.
+# The one place for the versions of what the real baselines and consumers are made of.
 # shellcheck shell=bash disable=SC2034
 TORCH_VERSION=2.15.0
 TORCH_WHEEL_SIZE="540 MB"     # to fetch; installed, 1.4 GB
@@ -9,3 +9,6 @@ CUDA_RUNTIME_VERSION=13.2.86     # headers that go with that torch
 CUDA12_RUNTIME_VERSION=12.9.79   # headers that libcudart.so.12 is compared with
 RMM_VERSION=26.10.0
 RAPIDS_LOGGER_VERSION=0.3.0
+# What the tests of consumers run beside torch.
+TEST_PACKAGES=(transformers==5.24.0)
+TEST_PACKAGES_SIZE="30 MB"       # with what they import
