@@ -96,17 +96,21 @@ void *Allocator::alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
     if (C10_UNLIKELY(history_.is_watched()))
         alloc_note(pointer, size, device, stream);
     if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
-        report_to_profiler(pointer, static_cast<int64_t>(size), device);
+        report_to_profiler(pointer, is_divided ? Config::divided(size) : rounded(size), true,
+                           device);
     return pointer;
 }
 
-void Allocator::report_to_profiler(void *pointer, int64_t size, DeviceIndex device) {
+// PyTorch's profiler is told sizes of blocks, not what was asked for.
+void Allocator::report_to_profiler(void *pointer, size_t size, bool is_allocation,
+                                   DeviceIndex device) {
     berm_stats_t stats = BERM_STATS_INIT;
     if (berm_stats_read(device, &stats) != BERM_OK)
         return;
     const int64_t allocated = figures_[static_cast<size_t>(device)]->allocated_bytes();
-    c10::reportMemoryUsageToProfiler(pointer, size, static_cast<size_t>(allocated),
-                                     stats.reserved_bytes.current,
+    const auto change = static_cast<int64_t>(size);
+    c10::reportMemoryUsageToProfiler(pointer, is_allocation ? change : -change,
+                                     static_cast<size_t>(allocated), stats.reserved_bytes.current,
                                      c10::Device(c10::DeviceType::CUDA, device));
 }
 
@@ -203,7 +207,7 @@ void Allocator::raw_delete(void *pointer) {
         raise("berm_free", status);
     }
     if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
-        report_to_profiler(pointer, -static_cast<int64_t>(asked), static_cast<DeviceIndex>(device));
+        report_to_profiler(pointer, rounded(size), false, static_cast<DeviceIndex>(device));
 }
 
 c10::DeleterFnPtr Allocator::raw_deleter() const {

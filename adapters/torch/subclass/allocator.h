@@ -145,7 +145,7 @@ class Allocator final : public caching::CUDAAllocator {
     void free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream);
     void mapped_note();
     void checkpoint_note(bool is_allocated, DeviceIndex device, void *pointer, size_t size);
-    void report_to_profiler(void *pointer, int64_t size, DeviceIndex device);
+    void report_to_profiler(void *pointer, size_t size, bool is_allocation, DeviceIndex device);
     // shortage.cpp: tells the observers, and raises.
     [[noreturn]] void raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
                                      cudaStream_t stream);

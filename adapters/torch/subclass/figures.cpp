@@ -148,9 +148,11 @@ DeviceStats Allocator::getDeviceStats(DeviceIndex device) {
     berm_stats_t now = stats_of(device);
     Awaited awaited;
     if (has_awaited(now)) {
-        // A request that is served from a cache does not look whether waits are over; this does.
+        // A request that is served from a cache does not look whether waits are over, nor at pools
+        // of graphs; this does, at all.
         uint64_t unused = 0;
-        check("berm_largest_free_read", berm_largest_free_read(device, nullptr, &unused));
+        check("berm_largest_obtainable_read",
+              berm_largest_obtainable_read(device, nullptr, &unused));
         now = stats_of(device);
     }
     if (has_awaited(now))
