@@ -155,8 +155,19 @@ void berm__group_routes_set(berm_group_t *group, uint32_t routes) {
             watch->capture_routes += each->routes;
 }
 
+// What was freed while an earlier graph of the group was captured comes back before the next one is:
+// else graphs that share a pool would not share its memory. Whatever fails here costs memory only.
+static void deferred_settle(berm_pool_t *pool) {
+    bool waited = pool->group->is_captured;
+    (void)berm__deferred_process(pool, NULL);
+    while (waited && atomic_load(&pool->deferred_bytes) != 0)
+        if (berm__deferred_wait_oldest(pool, &waited) != BERM_OK)
+            break;
+}
+
 void berm__group_refresh(berm_group_t *group) {
     BERM_LIST_EACH (berm_pool_t, pool, &group->pools, group_link) {
+        deferred_settle(pool);
         if (pool_is_clean(pool) || !berm__pool_has_order(pool))
             continue;
         // Whatever fails here costs memory only: the capture gets a pool of its own.

@@ -125,8 +125,8 @@ class Values:
         generator = kwargs.get("generator") or self.torch.cuda.default_generators[device]
         try:
             return generator.initial_seed(), generator.get_offset()
-        except RuntimeError:  # while a graph is captured
-            return generator.initial_seed()
+        except RuntimeError:  # while a graph is captured: by the operator's place in it
+            return generator.initial_seed(), len(self.recording[-1]) if self.recording else 0
 
     def _is_capturing(self):
         return bool(self.recording) and self.torch.cuda.is_current_stream_capturing()
@@ -278,7 +278,7 @@ class Values:
     def _after_lists(self, op, args, kwargs, result):
         torch, home = self.torch, self.home
         made = tensors(torch, result, [])
-        count = len(args[0])
+        count = max([len(each) for each in args if isinstance(each, (list, tuple))], default=0)
         lists = [at for at, each in enumerate(args) if isinstance(each, (list, tuple)) and
                  len(each) == count and count > 0]
         others = [each for each in [*args, *kwargs.values()] if isinstance(each, torch.Tensor)]

@@ -233,7 +233,10 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream 
 
 // --- the rest ------------------------------------------------------------------------------------
 
+// When CUDA is initialised, and not when berm is installed: until then the driver is not touched, so
+// that a program may fork.
 void Allocator::init(int device_count) {
+    reports_begin();
     std::unique_lock<std::mutex> guard(lock_);
     while (figures_.size() < static_cast<size_t>(device_count)) {
         figures_.push_back(std::make_unique<Figures>());
