@@ -126,27 +126,42 @@ static void *no_dlsym(void *handle, const char *name) {
     return NULL;
 }
 
-static void *replaced(const struct row *row, void *handle, const char *name) {
-    void *found = real_dlsym()(handle, name);
-    if (found == NULL || (found != real_driver_loaded(row->real) && found != own_of(row)))
-        return NULL; // none, or another library's of that name
-    // A look-up in the whole program finds ours also where there is no driver.
-    return real_driver_loaded(row->real) != NULL ? own_of(row) : NULL;
+static const struct row *row_of(const char *symbol) {
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(rows); i++)
+        if (strcmp(rows[i].symbol, symbol) == 0)
+            return &rows[i];
+    return NULL;
 }
 
-// What is given in the place of the loader's answer; NULL: the loader answers.
+// Whether there is a function behind ours of that name.
+static bool is_behind(const struct row *row, const char *name, const void *caller) {
+    void *_Atomic slot = NULL;
+    return row != NULL ? real_driver_loaded(row->real) != NULL
+                       : real_runtime_find(&slot, name, caller) != NULL;
+}
+
+// What is given in the place of the loader's answer; NULL: the loader answers; LOOKUP_NOTHING: NULL
+// is the answer.
+#define LOOKUP_NOTHING ((void *)1)
 void *lookup_dlsym_pick(void *handle, const char *name, const void *caller) {
     real_dlsym_fn real = real_dlsym();
     if (real == NULL)
         real = no_dlsym;
     memcpy(&lookup_dlsym_real, &real, sizeof real);
     if (name == NULL || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||
-        !preload_options()->replaces_dlsym)
+        !preload_options()->replaces_dlsym || real_is_own(caller))
         return NULL;
-    for (size_t i = 0; i < BERM_ARRAY_LENGTH(rows); i++)
-        if (strcmp(rows[i].symbol, name) == 0)
-            return real_is_own(caller) ? NULL : replaced(&rows[i], handle, name);
-    return NULL;
+    const struct row *row = row_of(name);
+    void *found = real(handle, name);
+    if (found == NULL)
+        return NULL;
+    if (!real_is_own(found)) // exactly the driver's function, not another library's of that name
+        return row != NULL && found == real_driver_loaded(row->real) ? own_of(row) : NULL;
+    // A look-up in the whole program finds ours also where there is no CUDA; then it is not there.
+    if (is_behind(row, name, caller))
+        return found;
+    (void)real(RTLD_NEXT, name); // for dlerror
+    return LOOKUP_NOTHING;
 }
 
 __asm__(".text\n"
@@ -171,7 +186,10 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset -8\n"
         "testq %rax, %rax\n"
         "jz 1f\n"
-        "ret\n"
+        "cmpq $1, %rax\n" // LOOKUP_NOTHING
+        "jne 2f\n"
+        "xorl %eax, %eax\n"
+        "2: ret\n"
         "1: jmp *lookup_dlsym_real(%rip)\n"
         ".cfi_endproc\n"
         ".size dlsym, . - dlsym\n");

@@ -67,10 +67,17 @@ bool serve_alloc(int device, uint64_t bytes, berm_stream_t stream, berm_addr_t *
     return alloc_answer(status, bytes, result);
 }
 
-static bool is_captured(berm_cu_stream_t stream) {
+// SUCCESS: the stream is not captured. INVALID_VALUE: it is.
+static int capture_ask(berm_cu_stream_t stream) {
     int status = BERM_CU_CAPTURE_STATUS_NONE;
-    return REAL_DRIVER(cuStreamIsCapturing, stream, &status) != BERM_CU_SUCCESS ||
-           status != BERM_CU_CAPTURE_STATUS_NONE;
+    int result = REAL_DRIVER(cuStreamIsCapturing, stream, &status);
+    if (result != BERM_CU_SUCCESS)
+        return result;
+    return status == BERM_CU_CAPTURE_STATUS_NONE ? BERM_CU_SUCCESS : BERM_CU_INVALID_VALUE;
+}
+
+static bool is_captured(berm_cu_stream_t stream) {
+    return capture_ask(stream) != BERM_CU_SUCCESS;
 }
 
 int serve_place_async(berm_cu_stream_t stream) {
@@ -135,9 +142,10 @@ bool serve_free(berm_addr_t addr, berm_stream_t stream, int *result) {
 }
 
 bool serve_free_async(berm_addr_t addr, berm_cu_stream_t stream, int *result) {
-    if (berm_block_read(addr, NULL, NULL, NULL) == BERM_OK && is_captured(stream)) {
+    *result =
+        berm_block_read(addr, NULL, NULL, NULL) == BERM_OK ? capture_ask(stream) : BERM_CU_SUCCESS;
+    if (*result != BERM_CU_SUCCESS) {
         preload_count(COUNT_FREES_REFUSED, 1);
-        *result = BERM_CU_INVALID_VALUE;
         return true;
     }
     atomic_store_explicit(&has_streams, true, memory_order_relaxed);
@@ -151,7 +159,7 @@ bool serve_make_room(void) {
     uint64_t released_bytes = 0;
     int device = place_current();
     if (device == PLACE_NONE || berm_stats_read(device, &stats) != BERM_OK ||
-        stats.cached_bytes == 0)
+        stats.reserved_bytes.current == stats.allocated_bytes.current)
         return false;
     serve_enter();
     (void)berm_trim(device, 0, &released_bytes);
@@ -179,7 +187,9 @@ void serve_stream_ends(berm_cu_stream_t stream) {
     if (device == PLACE_NONE)
         return;
     serve_enter();
-    (void)berm_stream_retire(device, stream);
+    // Once more, if the driver refuses: berm must not know a stream that is gone.
+    if (berm_stream_retire(device, stream) == BERM_ERROR_DRIVER)
+        (void)berm_stream_retire(device, stream);
     serve_leave();
 }
 

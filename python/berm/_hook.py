@@ -3,7 +3,8 @@
 the allocator is installed and the shadow run begins to look (berm._shadow).
 
 The environment says what is wanted: BERM_SHADOW_FOLDER (a shadow run: where reports go),
-BERM_SHADOW_ALLOCATOR (native, expandable or berm), BERM_RUN=1 (berm on the device there is)."""
+BERM_SHADOW_ALLOCATOR (native, expandable or berm), BERM_RUN=1 (berm on the device there is) or
+BERM_RUN=simulated."""
 import importlib.abc
 import importlib.machinery
 import os
@@ -53,7 +54,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _before():
-    if not os.environ.get("BERM_SHADOW_FOLDER"):
+    if not os.environ.get("BERM_SHADOW_FOLDER") and os.environ.get("BERM_RUN") != "simulated":
         return
     from berm import _standins
     try:
