@@ -37,7 +37,7 @@ static const struct option long_options[] = {
 typedef struct run_arguments {
     const char *command;
     bool is_preload, is_torch; // asked for; neither: by the kind of program
-    bool is_simulated, has_stats;
+    bool is_python, is_simulated, has_stats;
     const char *conf, *preload_conf, *gpu, *memory;
     char *const *program;
 } run_arguments_t;
@@ -89,10 +89,10 @@ static int parse_arguments(run_arguments_t *a, int argc, char **argv) {
         return cli_fail(a->command, "--gpu and --memory are of a simulated device: --simulated");
     if (a->memory != NULL && !cli_parse_bytes(a->memory, &bytes))
         return cli_fail(a->command, "--memory '%s' is no size", a->memory);
-    bool is_python = cli_program_is_python(a->program[0]);
+    a->is_python = cli_program_is_python(a->program[0]);
     if (!a->is_preload && !a->is_torch) {
         a->is_torch = true; // for a Python that the program may start
-        a->is_preload = !is_python;
+        a->is_preload = !a->is_python;
     }
     if (!a->is_preload && (a->has_stats || a->preload_conf != NULL))
         return cli_fail(a->command,
@@ -122,10 +122,18 @@ static bool preload_conf_set(const run_arguments_t *a) {
     return length == 0 || variable_set(a, "BERM_PRELOAD", text);
 }
 
-static bool torch_prepare(const run_arguments_t *a) {
+// The hook on the import of torch: what it does there is in python/berm/_hook.py.
+static bool hook_prepare(const run_arguments_t *a, const char *what) {
     char package[PATH_MAX];
     return cli_program_package(a->command, package) && cli_program_hook(a->command, package) &&
-           variable_set(a, "BERM_RUN", a->is_simulated ? "simulated" : "1");
+           variable_set(a, "BERM_RUN", what);
+}
+
+static bool torch_prepare(const run_arguments_t *a) {
+    if (a->is_torch)
+        return hook_prepare(a, a->is_simulated ? "simulated" : "1");
+    // A torch whose allocator stays still has to be given the simulated device's libraries.
+    return !a->is_simulated || !a->is_python || hook_prepare(a, "device");
 }
 
 static bool preload_prepare(const run_arguments_t *a) {
@@ -143,9 +151,8 @@ static int run_run(int argc, char **argv) {
     int status = parse_arguments(&a, argc, argv);
     if (status != CLI_OK)
         return status;
-    if ((a.conf != NULL && !variable_set(&a, "BERM_CONF", a.conf)) ||
-        (a.is_torch && !torch_prepare(&a)) || (a.is_preload && !preload_prepare(&a)) ||
-        (a.is_simulated && !device_prepare(&a)))
+    if ((a.conf != NULL && !variable_set(&a, "BERM_CONF", a.conf)) || !torch_prepare(&a) ||
+        (a.is_preload && !preload_prepare(&a)) || (a.is_simulated && !device_prepare(&a)))
         return CLI_BAD;
     (void)execvp(a.program[0], a.program);
     return cli_fail(a.command, "%s: %s", a.program[0], strerror(errno));
