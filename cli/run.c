@@ -136,6 +136,18 @@ static bool torch_prepare(const run_arguments_t *a) {
     return !a->is_simulated || !a->is_python || hook_prepare(a, "device");
 }
 
+// Statistics for berm top, unless what was asked for says otherwise: the later text wins.
+static bool conf_set(const run_arguments_t *a) {
+    char text[4096];
+    const char *asked = a->conf != NULL ? a->conf : getenv("BERM_CONF");
+    bool has_more = asked != NULL && *asked != '\0';
+    int length =
+        snprintf(text, sizeof text, "live_page:on%s%s", has_more ? "," : "", has_more ? asked : "");
+    if ((size_t)length >= sizeof text)
+        return cli_fail(a->command, "--conf is too long") == CLI_OK;
+    return variable_set(a, "BERM_CONF", text);
+}
+
 static bool preload_prepare(const run_arguments_t *a) {
     return preload_conf_set(a) && cli_program_preload(a->command);
 }
@@ -151,8 +163,8 @@ static int run_run(int argc, char **argv) {
     int status = parse_arguments(&a, argc, argv);
     if (status != CLI_OK)
         return status;
-    if ((a.conf != NULL && !variable_set(&a, "BERM_CONF", a.conf)) || !torch_prepare(&a) ||
-        (a.is_preload && !preload_prepare(&a)) || (a.is_simulated && !device_prepare(&a)))
+    if (!conf_set(&a) || !torch_prepare(&a) || (a.is_preload && !preload_prepare(&a)) ||
+        (a.is_simulated && !device_prepare(&a)))
         return CLI_BAD;
     (void)execvp(a.program[0], a.program);
     return cli_fail(a.command, "%s: %s", a.program[0], strerror(errno));
@@ -178,6 +190,7 @@ const cli_command_t cli_run = {
             "  --simulated         on berm's simulated device, whose kernels compute nothing\n"
             "  --gpu NAME|FILE     what it simulates, as for berm shadow\n"
             "  --memory BYTES      its memory (24G, 80GiB, ...)\n\n"
+            "berm top shows the program while it runs (BERM_CONF gets live_page:on).\n\n"
             "Exit status: the program's; 2 when it could not be started, or berm not installed.\n",
     .run = run_run,
 };

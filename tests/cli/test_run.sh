@@ -13,24 +13,24 @@ gets() { grep -qx -- "$1" "$work/out" || fail "not $1: $(cat "$work/out")"; }
 
 # By the kind of program: a shell gets both, Python the hook alone, and what is asked for goes first.
 expect 0 "$BERM" run -- sh -c "$show"
-gets "$BERM_LIBDIR/libberm_preload.so|1|||||"
+gets "$BERM_LIBDIR/libberm_preload.so|1|||||live_page:on"
 expect 0 "$BERM" run --torch -- sh -c "$show"
-gets '|1|||||'
+gets '|1|||||live_page:on'
 expect 0 "$BERM" run --preload -- sh -c "$show"
-gets "$BERM_LIBDIR/libberm_preload.so||||||"
+gets "$BERM_LIBDIR/libberm_preload.so||||||live_page:on"
 expect 0 "$BERM" run -- python3 -c "import os; os.system('''$show''')"
-gets '|1|||||'
+gets '|1|||||live_page:on'
 printf '#!/usr/bin/env python3\nimport os\nos.system(r"""%s """)\n' "$show" >"$work/tool"
 chmod +x "$work/tool"
 expect 0 "$BERM" run -- "$work/tool"
-gets '|1|||||'
+gets '|1|||||live_page:on'
 PATH=$work:$PATH expect 0 "$BERM" run -- tool
-gets '|1|||||'
+gets '|1|||||live_page:on'
 LD_PRELOAD='' LD_LIBRARY_PATH=/x expect 0 "$BERM" run --preload --simulated --gpu L4-24 --memory 4G \
     --conf headroom:5 --preload-conf ipc:1M --stats -- sh -c "$show"
-gets "$BERM_LIBDIR/libberm_preload.so||ipc:1M,stats:on|$BERM_LIBDIR/simcuda:/x|L4-24|4G|headroom:5"
+gets "$BERM_LIBDIR/libberm_preload.so||ipc:1M,stats:on|$BERM_LIBDIR/simcuda:/x|L4-24|4G|live_page:on,headroom:5"
 expect 0 "$BERM" run --torch --simulated -- sh -c "$show"
-gets "|simulated||$BERM_LIBDIR/simcuda|||"
+gets "|simulated||$BERM_LIBDIR/simcuda|||live_page:on"
 
 bad 'of a simulated device' "$BERM" run --gpu L4-24 -- true
 bad "'x' is no size" "$BERM" run --simulated --memory x -- true
