@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "front/background.h"
+#include "front/live.h"
 #include "front/pressure.h"
 #include "front/route.h"
 #include "front/share.h"
@@ -112,6 +113,7 @@ static berm_status_t start_locked(const char *options) {
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
     hit_epoch_set();
     berm__background_start();
+    berm__live_start();
     return BERM_OK;
 }
 
@@ -245,6 +247,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         return BERM_OK;
     }
     berm__background_stop();
+    berm__live_stop();
     berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     berm__route_clear();

@@ -45,6 +45,7 @@ typedef struct berm_options {
     uint64_t decay_half_life_ms; // UINT64_MAX: decay_ms holds
     bool learned_placement;
     bool background_thread;
+    bool live_page;
     bool thread_cache;
     char driver[BERM_OPTION_TEXT_BYTES];
     bool audit;

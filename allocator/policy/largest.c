@@ -8,16 +8,28 @@
 #include "policy/cache.h"
 #include "policy/pool.h"
 
-uint64_t berm__pool_largest_free(berm_pool_t *pool) {
+static uint64_t largest_range_locked(const berm_pool_t *pool) {
     uint64_t largest = 0;
-    (void)berm__caches_drain(pool->device);
-    berm__mutex_lock(&pool->lock);
-    (void)berm__small_flush(pool);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         const berm_range_t *range = berm__ranges_largest_free(&segment->ranges);
         if (range != NULL && segment->planned == NULL)
             largest = berm__max_u64(largest, range->size_bytes);
     }
+    return largest;
+}
+
+uint64_t berm__pool_largest_range(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    uint64_t largest = largest_range_locked(pool);
+    berm__mutex_unlock(&pool->lock);
+    return largest;
+}
+
+uint64_t berm__pool_largest_free(berm_pool_t *pool) {
+    (void)berm__caches_drain(pool->device);
+    berm__mutex_lock(&pool->lock);
+    (void)berm__small_flush(pool);
+    uint64_t largest = largest_range_locked(pool);
     if (largest <= BERM_SMALL_MAX_BYTES)
         largest = berm__small_largest(pool);
     berm__mutex_unlock(&pool->lock);
