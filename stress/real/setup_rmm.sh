@@ -20,6 +20,16 @@ fi
 take "$out" librmm-cu13 "$RMM_VERSION" librmm/include/ librmm/lib64/librmm.so
 take "$out" rapids-logger "$RAPIDS_LOGGER_VERSION" rapids_logger/include/ rapids_logger/lib64/
 take_cuda_headers
+# RMM's Python package, which has an extension of its own; it finds librmm beside it.
+mkdir -p "$out/python"
+take_for=$(python_version)
+take "$out/python" rmm-cu13 "$RMM_VERSION" rmm/
+take "$out/python" librmm-cu13 "$RMM_VERSION" librmm/__init__.py librmm/load.py librmm/_version \
+    librmm/VERSION librmm/lib64/librmm.so
+take "$out/python" rapids-logger "$RAPIDS_LOGGER_VERSION" rapids_logger/
+take "$out/python" cuda-bindings "$CUDA_BINDINGS_VERSION" cuda/
+take "$out/python" cuda-pathfinder "$CUDA_PATHFINDER_VERSION" cuda/
+take "$out/python" numpy "$NUMPY_VERSION" numpy/ numpy.libs/
 
 # compile NAME LIBRARY...: stress/real/NAME.cpp becomes libNAME.so. It names the logger itself, since
 # librmm, which needs it, does not say where it is.

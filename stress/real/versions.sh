@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The one place for the versions of what the real baselines are made of.
+# The one place for the versions of what the real baselines are made of, and of consumers in tests.
 # shellcheck shell=bash disable=SC2034
 TORCH_VERSION=2.15.0
 TORCH_WHEEL_SIZE="540 MB"     # to fetch; installed, 1.4 GB
@@ -9,3 +9,7 @@ CUDA_RUNTIME_VERSION=13.2.86     # headers that go with that torch
 CUDA12_RUNTIME_VERSION=12.9.79   # headers that libcudart.so.12 is compared with
 RMM_VERSION=26.10.0
 RAPIDS_LOGGER_VERSION=0.3.0
+TENSORRT_VERSION=11.4.0.106       # its Python bindings
+CUDA_BINDINGS_VERSION=13.5.0      # what RMM's Python package needs
+CUDA_PATHFINDER_VERSION=1.9.1
+NUMPY_VERSION=2.4.6
