@@ -313,6 +313,13 @@ typedef void (*berm_report_fn)(void *context, berm_status_t status, const char *
 // Errors: FORKED. Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_report_set(berm_report_fn callback, void *context);
 
+// Whether requests of the calling thread that fail are reported: with a line of the log, and to
+// berm_report_set, oom_report and the log as said above. True unless set; for callers to whom a
+// failed request is nothing unusual, such as a search for the fastest way that fits. The request
+// fails as it would, is counted, and berm_error_message has its line. Returns what it was before.
+// Driver: never. Waits: never. Streams: none.
+BERM_API bool berm_report_enable(bool is_enabled);
+
 // Receives `length` bytes of output; must not call berm.
 typedef void (*berm_write_fn)(void *context, const char *text, size_t length);
 

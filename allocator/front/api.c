@@ -123,6 +123,23 @@ berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
     return berm__heap_free(addr, device, stream);
 }
 
+berm_status_t berm_block_grow(berm_addr_t addr, uint64_t size_bytes) {
+    bool is_running;
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (status != BERM_OK)
+        return status;
+    if (size_bytes - 1 >= size_max_bytes) {
+        status = size_bytes == 0 ? BERM_ERROR_SIZE_ZERO : BERM_ERROR_SIZE_TOO_LARGE;
+        return berm__error_set(status, "berm_block_grow: a size of %llu bytes",
+                               (unsigned long long)size_bytes);
+    }
+    if (!is_running)
+        return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
+                               "berm_block_grow: nothing was allocated yet");
+    berm__call_site_set(__builtin_return_address(0));
+    return berm__heap_grow(addr, size_bytes);
+}
+
 berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream) {
     bool is_running;
     berm_status_t status = berm__heap_peek(&is_running);

@@ -52,7 +52,7 @@ const void *berm__call_site(void) {
 
 // --- the data path -----------------------------------------------------------------------------
 
-static berm_status_t audit_after(berm_status_t status) {
+berm_status_t berm__audit_after(berm_status_t status) {
     if (BERM_LIKELY(!atomic_load_explicit(&berm__heap.audits, memory_order_relaxed)))
         return status;
     char error[200];
@@ -170,16 +170,20 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
             berm__cache_leave(cache);
             if (BERM_LIKELY(status == BERM_OK)) {
                 berm__learn_tick(cache->pool);
-                return audit_after(BERM_OK);
+                return berm__audit_after(BERM_OK);
             }
         }
     }
-    const berm_want_t want = {id_default, false, size_bytes, alignment_bytes, ordinal, stream};
+    const berm_want_t want = {.id = id_default,
+                              .size_bytes = size_bytes,
+                              .alignment_bytes = alignment_bytes,
+                              .ordinal = ordinal,
+                              .stream = stream};
     berm_status_t status = berm__heap_alloc_slow(&want, out);
     cache = berm__thread_cache(epoch_now(), ordinal, stream); // it may be another now
     if (cache != NULL)
         berm__learn_tick(cache->pool);
-    return audit_after(status);
+    return berm__audit_after(status);
 }
 
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
@@ -195,7 +199,7 @@ static berm_status_t alloc_default(uint64_t size_bytes, uint64_t alignment_bytes
         bool is_hit = berm__cache_alloc(cache, size_bytes, out);
         berm__cache_leave(cache);
         if (BERM_LIKELY(is_hit))
-            return audit_after(BERM_OK);
+            return berm__audit_after(BERM_OK);
     }
     return alloc_miss(cache, size_bytes, alignment_bytes, ordinal, stream, out);
 }
@@ -205,9 +209,13 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
     berm_pool_id_t id;
     if (BERM_UNLIKELY(berm__route_any()) && stream != BERM_STREAM_NONE &&
         berm__route_find(ordinal, stream, &id)) {
-        const berm_want_t want = {
-            id, true, size_bytes, alignment_bytes, ordinal, berm__stream_normalize(stream)};
-        return audit_after(berm__heap_alloc_slow(&want, out));
+        const berm_want_t want = {.id = id,
+                                  .is_routed = true,
+                                  .size_bytes = size_bytes,
+                                  .alignment_bytes = alignment_bytes,
+                                  .ordinal = ordinal,
+                                  .stream = berm__stream_normalize(stream)};
+        return berm__audit_after(berm__heap_alloc_slow(&want, out));
     }
     return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
 }
@@ -217,9 +225,12 @@ berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
                                     berm_addr_t *out) {
     if (berm__pool_id_is_default(id))
         return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
-    const berm_want_t want = {
-        id, false, size_bytes, alignment_bytes, ordinal, berm__stream_normalize(stream)};
-    return audit_after(berm__heap_alloc_slow(&want, out));
+    const berm_want_t want = {.id = id,
+                              .size_bytes = size_bytes,
+                              .alignment_bytes = alignment_bytes,
+                              .ordinal = ordinal,
+                              .stream = berm__stream_normalize(stream)};
+    return berm__audit_after(berm__heap_alloc_slow(&want, out));
 }
 
 static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {
@@ -378,7 +389,7 @@ static berm_status_t free_miss(berm_cache_t *cache, berm_segment_t *segment, ber
         berm__learn_tick(pool);
     if (BERM_UNLIKELY(status != BERM_OK))
         status = address_error(status, addr);
-    return audit_after(status);
+    return berm__audit_after(status);
 }
 
 berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
@@ -398,7 +409,7 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
         berm_status_t cached = berm__cache_free(cache, segment, addr);
         berm__cache_leave(cache);
         if (BERM_LIKELY(cached == BERM_OK))
-            return audit_after(BERM_OK);
+            return berm__audit_after(BERM_OK);
     }
     return free_miss(cache, segment, addr, handle);
 }
@@ -422,5 +433,5 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
     berm__device_stream_give(stream);
     if (status != BERM_OK)
         status = address_error(status, addr);
-    return audit_after(status);
+    return berm__audit_after(status);
 }

@@ -91,6 +91,9 @@ typedef struct berm_want {
     uint64_t size_bytes, alignment_bytes;
     int ordinal;
     berm_stream_t stream; // normalised
+    // The block that is to grow to `grown_bytes`, by about size_bytes; 0: a new one is wanted.
+    berm_addr_t growing;
+    uint64_t grown_bytes;
 } berm_want_t;
 
 // The data path.
@@ -108,6 +111,19 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
 berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
+
+// Makes a block larger where it is (grow.c): a request for the bytes behind it. Errors as
+// berm_block_grow.
+berm_status_t berm__heap_grow(berm_addr_t addr, uint64_t size_bytes);
+// One attempt at that; the device's lock is held. STATE as berm__heap_alloc_locked.
+berm_status_t berm__heap_grow_locked(berm_device_t *device, const berm_want_t *want);
+// Whether a request that fails so is reported: with a line that says where the memory is, instead
+// of one about the address.
+static inline bool berm__status_has_report(berm_status_t status) {
+    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
+           status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_HOST_MEMORY ||
+           status == BERM_ERROR_DRIVER || status == BERM_ERROR_DEVICE_LOST;
+}
 
 // With the device's lock (slow.c): the first request on a stream, those that find nothing free, and
 // those from a pool of the caller's. Callbacks are called, and a failure is reported, with no lock
@@ -149,6 +165,9 @@ void berm__work_log(const berm_device_t *device, uint64_t size_bytes, berm_work_
 // Checks every invariant of docs/invariants.md (audit.c): 0, or the number of the first that fails
 // and a line in `error`. Takes the devices' locks.
 int berm__audit_run(char *error, size_t error_capacity);
+
+// Runs it where the option audit is on, and aborts if it fails; returns `status`.
+berm_status_t berm__audit_after(berm_status_t status);
 
 // Writes this thread's message for an id that no pool in use has; POOL_UNKNOWN.
 berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id);

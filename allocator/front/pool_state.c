@@ -11,11 +11,11 @@ static berm_status_t state_fail(const char *call, int ordinal, berm_status_t sta
 }
 
 static berm_status_t take_check(const berm_group_t *group, int ordinal) {
-    const uint32_t owned = BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT;
-    if ((group->traits & owned) != 0)
+    const uint32_t apart = BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT | BERM_GROUP_RESIZABLE;
+    if ((group->traits & apart) != 0)
         return berm__error_set(BERM_ERROR_UNSUPPORTED,
                                "berm_pool_state_take: pool {%llu, %llu} on device %d has blocks "
-                               "that own their memory, which is not kept for them",
+                               "that own their memory or grow, which is not kept for them",
                                (unsigned long long)group->id.high,
                                (unsigned long long)group->id.low, ordinal);
     if (!berm__group_is_private(group))

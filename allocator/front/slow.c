@@ -28,8 +28,10 @@ static berm_status_t attempt(berm_device_t *device, berm_group_t *group, const b
                              climb_t *climb, berm_addr_t *out) {
     device->ladder.step = climb->step;
     device->ladder.puts_off_waits = climb->asks;
-    berm_status_t status =
-        berm__heap_alloc_locked(group, want->size_bytes, want->alignment_bytes, want->stream, out);
+    berm_status_t status = want->growing != 0
+                               ? berm__heap_grow_locked(device, want)
+                               : berm__heap_alloc_locked(group, want->size_bytes,
+                                                         want->alignment_bytes, want->stream, out);
     device->ladder.puts_off_waits = false;
     climb->step = device->ladder.step;
     return status;
@@ -109,7 +111,8 @@ static berm_status_t alloc_climbing(berm_device_t *device, const berm_want_t *wa
             return BERM_ERROR_POOL_UNKNOWN;
         status = attempt(device, group, want, &climb, out);
         bool is_supplied = false;
-        if (BERM_UNLIKELY(status == BERM_ERROR_STATE && group->source != NULL)) {
+        if (BERM_UNLIKELY(status == BERM_ERROR_STATE && group->source != NULL &&
+                          want->growing == 0)) {
             status = berm__source_supply(group, want, &climb.source);
             is_supplied = status == BERM_OK;
         }
@@ -134,6 +137,10 @@ berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     berm_work_t before = berm__work_read(device);
     status = alloc_climbing(device, want, out);
     berm_work_t after = berm__work_read(device);
+    if (BERM_UNLIKELY(want->growing != 0 && !berm__status_has_report(status))) {
+        berm__mutex_unlock(&device->lock);
+        return status;
+    }
     if (BERM_UNLIKELY(status == BERM_ERROR_POOL_UNKNOWN)) {
         berm__mutex_unlock(&device->lock);
         return berm__pool_unknown("berm_alloc_from", want->ordinal, want->id);

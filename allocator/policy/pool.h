@@ -135,6 +135,11 @@ typedef struct berm_pool {
     // Under the device's lock: the capture that allocates from it, as far as is known, and the
     // number that its requests are above.
     uint64_t capture_id, capture_index;
+    // The block that is being grown (resizable.h); addr 0: none. Changed under both locks.
+    struct {
+        berm_segment_t *segment;
+        berm_addr_t addr;
+    } growing;
     berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
     uint64_t range_nodes_promised;  // range nodes that open windows may still need
     uint32_t cache_count;           // of threads (cache.h)
@@ -198,6 +203,8 @@ void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range
 
 // Adds a segment with room for `size_bytes`. Locked. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
+// The same, of `most_bytes`, or less where addresses are short, but with room for `least_bytes`.
+berm_status_t berm__pool_room_add(berm_pool_t *pool, uint64_t least_bytes, uint64_t most_bytes);
 // Makes a segment, or one of an earlier plan that has no memory any more, the arena of a plan of
 // `size_bytes`. The same, and OUT_OF_ADDRESSES too when earlier arenas are still in use.
 berm_status_t berm__pool_arena_add(berm_pool_t *pool, uint64_t size_bytes,
@@ -311,6 +318,14 @@ bool berm__range_is_exported(const berm_pool_t *pool, const berm_segment_t *segm
 void berm__export_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
     return (pool->group->traits & (BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT)) != 0;
+}
+// Pools whose blocks can grow where they are (resizable.h).
+static inline bool berm__pool_is_resizable(const berm_pool_t *pool) {
+    return (pool->group->traits & BERM_GROUP_RESIZABLE) != 0;
+}
+// Pools of either kind, which have no slabs and lend nothing to aliases.
+static inline bool berm__pool_is_apart(const berm_pool_t *pool) {
+    return berm__pool_is_owned(pool) || berm__pool_is_resizable(pool);
 }
 // Gives a LIVE, AWAITED or HELD range back to the free ones; a pinned one is HELD instead. The
 // pool's lock is held.
