@@ -37,7 +37,8 @@ class MakeError(Exception):
 
 
 def package_libraries(folder):
-    """Every shared library of the folder that is read, by file name."""
+    """Every shared library of the folder that is read, by file name, or by path where another has
+    the name."""
     if (folder / "version.py").exists() and (folder / "lib").is_dir():  # torch's
         paths = sorted(folder.glob("lib/*.so*")) + sorted(folder.glob("*.so"))
     else:
@@ -45,16 +46,18 @@ def package_libraries(folder):
     libraries = {}
     for path in paths:
         try:
-            libraries[path.name] = elf.Library(path)
+            library = elf.Library(path)
         except elf.NotElf:
             continue  # a linker script, or no library
+        libraries[str(path) if path.name in libraries else path.name] = library
     return libraries
 
 
 def all_libraries(folders):
     """Of all folders, by file name."""
-    libraries = {name: library for folder in folders
-                 for name, library in package_libraries(folder).items()}
+    libraries = {}
+    for folder in folders:
+        libraries.update(package_libraries(folder))
     if not any(CUDART.match(name) for library in libraries.values() for name in library.needed):
         raise MakeError(f"{' '.join(map(str, folders))}: no library here needs libcudart: not a "
                         "CUDA build")
