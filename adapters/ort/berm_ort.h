@@ -33,8 +33,10 @@ BERM_API void berm_ort_free(void *block);
 // is cached call berm_trim.
 BERM_API void berm_ort_empty_cache(void);
 
-// From now on what the three functions allocate and free on `device` (0 to 63) is in the order of
-// `stream`: the one given as user_compute_stream, to every session of the device. BERM_STREAM_NONE
+// From now on what the three functions, and allocators made here, allocate and free on `device` (0
+// to 63) is in the order of `stream`, which must be the one that all sessions of the device use:
+// given to them as user_compute_stream. (With gpu_external_alloc ONNX Runtime, as of 1.31, refuses
+// that option, and makes a stream of its own, which custom operators can ask for.) BERM_STREAM_NONE
 // ends that: memory then has no pending work, and waits for all of the device's after its free.
 // Errors: ARGUMENT (device).
 // Driver: never. Waits: never. Streams: none.

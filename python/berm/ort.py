@@ -16,17 +16,17 @@ from berm import _capi
 TAG = "onnxruntime"
 
 
-def provider_options(device: int = 0, stream: Optional[int] = None, **options) -> Dict[str, str]:
+def provider_options(device: int = 0, **options) -> Dict[str, str]:
     """The options of CUDAExecutionProvider under which berm is its memory.
 
-    device   ordinal, from 0 to 63
-    stream   the handle of the stream that the session is to use (user_compute_stream); memory is
-             then reused in its order, with no wait. One for all sessions of the device. None: ONNX
-             Runtime makes its own, of which berm is not told; a block that is freed waits for what
-             is queued on the device.
-    options  more options of the provider, as they are
+    device   ordinal, from 0
+    options  more options of the provider, as they are; but user_compute_stream, which ONNX Runtime
+             does not take together with allocation functions (an allocator that is registered,
+             from C, it does)
 
-    Raises BermError: libberm_ort.so is not found, or an option is one of those that are set here."""
+    ONNX Runtime does not say on which stream it uses what it asks for: memory has no pending work
+    when it is given, and waits for what is queued on the device after its free.
+    Raises BermError: libberm_ort.so is not found, or an option is one of those named above."""
     library = _capi.companion("ort")
     made = {
         "device_id": device,
@@ -34,19 +34,20 @@ def provider_options(device: int = 0, stream: Optional[int] = None, **options) -
         "gpu_external_free": _capi.address(library.berm_ort_free),
         "gpu_external_empty_cache": _capi.address(library.berm_ort_empty_cache),
     }
-    if stream is not None:
-        bind_stream(stream, device)
-        made["user_compute_stream"] = stream
     for name, value in options.items():
         if name in made:
             raise _capi.BermError(f"berm.ort: the option {name} is set by provider_options()")
+        if name in ("user_compute_stream", "has_user_compute_stream"):
+            raise _capi.BermError(f"berm.ort: ONNX Runtime does not take {name} with allocation "
+                                  "functions")
         made[name] = value
     return {name: str(value) for name, value in made.items()}
 
 
 def bind_stream(stream: Optional[int], device: int = 0) -> None:
-    """What ONNX Runtime allocates on the device from now on is in the order of the stream (its
-    handle); None: of none. Raises BermError (device)."""
+    """From now on what ONNX Runtime allocates on the device (0 to 63), and frees, is in the order of
+    the stream (its handle), and waits for nothing; None: of none. Only where all sessions of the
+    device use that stream alone. Raises BermError (device)."""
     bind = _capi.companion("ort").berm_ort_stream_bind
     bind.argtypes = [ctypes.c_int, ctypes.c_void_p]
     handle = _capi.STREAM_NONE if stream is None else stream
