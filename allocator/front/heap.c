@@ -17,6 +17,7 @@
 #include "base/bits.h"
 #include "front/route.h"
 #include "front/share.h"
+#include "front/tag.h"
 #include "front/thread.h"
 #include "policy/learn.h"
 #include "policy/source.h"
@@ -100,6 +101,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = counts->number_next,
                                     .user = cache->is_keeping ? cache : NULL,
+                                    .tag = counts->tag,
                                     .may_map = may_map};
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     // Before the ladder calls for what all threads have: what this one has.
@@ -108,6 +110,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     if (BERM_LIKELY(status == BERM_OK)) {
         counts->number_next++;
         berm__counts_alloc(counts, size_bytes, occupied);
+        berm__tag_alloc(pool->device, request.tag, size_bytes, occupied);
         berm__cache_refill(cache, size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
@@ -124,11 +127,13 @@ berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = atomic_fetch_add(&device->request_count, 1) + 1,
+                                    .tag = berm__tag_top(),
                                     .may_map = may_map};
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     if (status == BERM_OK) {
         berm__counts_alloc(&counts, size_bytes, occupied);
+        berm__tag_alloc(device, request.tag, size_bytes, occupied);
         berm__counts_merge(&counts, device);
     }
     berm__mutex_unlock(&pool->lock);
@@ -258,8 +263,10 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
     if (status == BERM_OK && !(berm__cache_make_room(cache, block.size_bytes) &&
                                berm__cache_free(cache, segment, addr) == BERM_OK)) {
         status = berm__pool_free_own(&block, &freed);
-        if (status == BERM_OK)
+        if (status == BERM_OK) {
             berm__counts_free(cache->counts, freed.requested_bytes, freed.occupied_bytes);
+            berm__tag_free(pool->device, freed.tag, freed.requested_bytes, freed.occupied_bytes);
+        }
     }
     berm__mutex_unlock(&pool->lock);
     if (BERM_UNLIKELY(berm__counts_are_large(cache->counts)))
@@ -278,6 +285,7 @@ static void freed_count(berm_device_t *device, const berm_freed_t *freed) {
     } else {
         berm__counts_free_now(device, freed->requested_bytes, freed->occupied_bytes);
     }
+    berm__tag_free(device, freed->tag, freed->requested_bytes, freed->occupied_bytes);
     if (freed->is_awaited)
         berm__counts_await(device, freed->occupied_bytes);
 }
