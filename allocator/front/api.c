@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "front/hit.h"
+#include "front/leaving.h"
 
 static const uint64_t size_max_bytes = UINT64_C(1) << 62;
 static const uint64_t alignment_max_bytes = UINT64_C(1) << 32;
@@ -33,6 +34,7 @@ berm_status_t berm_shutdown(size_t *live_blocks) {
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK || !is_running)
         return status;
+    berm__leaving_stop();
     berm__heap_pins_announce();
     return berm__heap_stop(live_blocks);
 }

@@ -80,6 +80,9 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
 // What the addresses of a range are, for whoever asks (whatis.c).
 berm_address_kind_t berm__range_kind(const berm_range_t *range);
 
+// The newest mark of this heap (mark.c); 0: there is none.
+uint64_t berm__mark_last(void);
+
 // berm_walk of a device that is locked and frozen.
 void berm__walk_frozen(const berm_device_t *device, berm_walk_fn fn, void *context);
 

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "front/background.h"
+#include "front/leaving.h"
 #include "front/pressure.h"
 #include "front/route.h"
 #include "front/share.h"
@@ -88,6 +89,7 @@ void berm__heap_options_apply(bool has_new_limit) {
     atomic_store(&berm__heap.decay_ms,
                  berm__min_u64(options->decay_ms, options->decay_half_life_ms));
     berm__background_wake();
+    berm__leaving_begin();
 }
 
 static berm_status_t start_locked(const char *options) {
@@ -116,6 +118,7 @@ static berm_status_t start_locked(const char *options) {
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
     hit_epoch_set();
     berm__background_start();
+    berm__leaving_begin();
     return BERM_OK;
 }
 

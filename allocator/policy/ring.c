@@ -114,7 +114,6 @@ static void stamp(berm_ring_t *ring) {
     ring->stamp_ns = now_ns;
     const uint64_t words[] = {BERM_RING_TIME, now_ns << 4};
     words_write(ring, words, 2);
-    ring->stamp_at = atomic_load_explicit(&ring->next, memory_order_relaxed);
 }
 
 static void where_write(berm_ring_t *ring, const berm_ring_where_t *where) {
@@ -133,18 +132,21 @@ bool berm__ring_room(berm_ring_t *ring, const berm_ring_where_t *where, bool sta
         stamps = true;
         at = atomic_load_explicit(&ring->next, memory_order_relaxed);
     }
-    if (stamps || ring->is_stamping || at - ring->stamp_at >= PACE_WORDS)
+    stamps |= ring->is_stamping || at - ring->stamp_at >= PACE_WORDS;
+    if (stamps)
         stamp(ring);
     if (ring->where != where)
         where_write(ring, where);
-    uint64_t *due = ring->stamp_at + PACE_WORDS;
     if (ring->site != 0) {
         const uint64_t words[] = {BERM_RING_SITE, ring->site << 4};
         words_write(ring, words, 2);
     }
-    at = atomic_load_explicit(&ring->next, memory_order_relaxed);
+    uint64_t *first = atomic_load_explicit(&ring->next, memory_order_relaxed);
+    if (stamps)
+        ring->stamp_at = first;
+    uint64_t *due = ring->stamp_at + PACE_WORDS;
     if (ring->is_stamping || ring->site != 0)
-        due = (uint64_t *)at + 1; // this record, and no other
+        due = first + 1; // this record, and no other
     ring->limit = due < ring->end - EVENT_WORDS ? due : ring->end - EVENT_WORDS;
     return true;
 }

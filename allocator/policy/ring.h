@@ -85,7 +85,7 @@ typedef struct berm_ring {
     struct berm_ring_chunk *chunk;  // NULL: none
     uint64_t *end;                  // of the chunk
     uint64_t stamp_ns;              // of the last TIME record
-    uint64_t *stamp_at;             // where it ends
+    uint64_t *stamp_at;             // the first event after it
     uint32_t thread;                // the system's number; 0: not asked yet
     uint8_t tag;                    // of the thread
     bool is_stamping;               // each record gets a time

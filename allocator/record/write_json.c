@@ -2,7 +2,7 @@
 // A recording as JSON: its own form, which loses nothing and which `berm export` and `berm report`
 // read (docs/recording.md), and as a trace for Perfetto and chrome://tracing. See record.h.
 //
-// Numbers of 64 bits are written as they are; streams are signed.
+// Integers are signed, as most readers take them: streams, and ids of pools.
 // Locks: none. Cannot fail.
 #include <stdio.h>
 
@@ -44,8 +44,8 @@ static void put_segments(berm_emit_t *emit, const berm_record_device_t *device) 
         berm__emit_u64(emit, NULL, segment->addr);
         berm__emit_u64(emit, NULL, segment->size_bytes);
         berm__emit_i64(emit, NULL, segment->stream);
-        berm__emit_u64(emit, NULL, segment->pool_high);
-        berm__emit_u64(emit, NULL, segment->pool_low);
+        berm__emit_i64(emit, NULL, (int64_t)segment->pool_high);
+        berm__emit_i64(emit, NULL, (int64_t)segment->pool_low);
         berm__emit_u64(emit, NULL, segment->is_plain);
         berm__emit_u64(emit, NULL, segment->block_count);
         berm__emit_array_end(emit);
@@ -79,8 +79,8 @@ static void put_events(berm_emit_t *emit, const berm_record_device_t *device) {
         berm__emit_u64(emit, NULL, event->addr);
         berm__emit_u64(emit, NULL, event->size_bytes);
         berm__emit_i64(emit, NULL, event->stream);
-        berm__emit_u64(emit, NULL, event->pool_high);
-        berm__emit_u64(emit, NULL, event->pool_low);
+        berm__emit_i64(emit, NULL, (int64_t)event->pool_high);
+        berm__emit_i64(emit, NULL, (int64_t)event->pool_low);
         berm__emit_u64(emit, NULL, event->tag);
         berm__emit_u64(emit, NULL, event->number);
         berm__emit_u64(emit, NULL, event->site);

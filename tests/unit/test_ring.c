@@ -91,6 +91,8 @@ Test(ring, what_is_written_is_read) {
 Test(ring, pairs) {
     begin();
     berm_ring_t ring = {0};
+    for (int i = 0; i < 4; i++) // a thread is in a hurry when it has shown so
+        berm__ring_note(&ring, &where, BERM_RING_FREE, 512, 8);
     for (uint64_t size_bytes = 100; size_bytes < 1 << 20; size_bytes += 99999) {
         berm__ring_note(&ring, &where, BERM_RING_ALLOC, 0x10000, size_bytes);
         uint64_t *after = berm__ring_place(&ring);
@@ -99,7 +101,7 @@ Test(ring, pairs) {
     }
     seen_t seen = read_all();
     cr_assert(seen.count % 2 == 0 && seen.count > 8);
-    for (uint64_t i = 0; i < seen.count; i += 2) {
+    for (uint64_t i = 4; i < seen.count; i += 2) {
         expect(&seen.at[i], BERM_RING_ALLOC, 0x10000, seen.at[i].size_bytes);
         expect(&seen.at[i + 1], BERM_RING_FREE, 0x10000, seen.at[i].size_bytes);
     }
@@ -114,7 +116,7 @@ Test(ring, times) {
     berm_ring_t ring = {0};
     uint64_t start_ns = now_ns;
     for (uint64_t i = 0; i < 100; i++) {
-        now_ns += 1000;
+        now_ns += 3000;
         berm__ring_note(&ring, &where, BERM_RING_ALLOC, 512 * (i + 1), 10);
     }
     uint64_t quick_ns = now_ns;
@@ -125,7 +127,7 @@ Test(ring, times) {
     seen_t seen = read_all();
     cr_assert(seen.count == 10100);
     for (uint64_t i = 1; i < 100; i++)
-        cr_assert(seen.at[i].time_ns == start_ns + 1000 * (i + 1), "event %llu",
+        cr_assert(seen.at[i].time_ns == start_ns + 3000 * (i + 1), "event %llu",
                   (unsigned long long)i);
     for (uint64_t i = 100; i < seen.count; i++) {
         uint64_t true_ns = quick_ns + 10 * (i - 99);
