@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -65,27 +66,51 @@ static bool seen_add(const seen_t *seen, uint64_t addr) {
     }
 }
 
-static void before_each(const berm_record_device_t *device, before_fn fn, void *context) {
-    seen_t seen = {.count = UINT64_C(4)
-                            << berm__bit_highest(device->event_count + device->block_count + 1)};
-    seen.addrs = berm__mem_reserve(seen.count * sizeof *seen.addrs);
-    if (seen.addrs == NULL)
-        return; // the frees of those blocks have no alloc then, and readers say so
+typedef struct before {
+    uint64_t addr, size_bytes;
+    int64_t stream;
+} before_t;
+
+static int compare_before(const void *one, const void *other) {
+    const before_t *a = one, *b = other;
+    return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+// The list of them, which has room for all; how many.
+static uint64_t before_list(const berm_record_device_t *device, const seen_t *seen,
+                            before_t *list) {
+    uint64_t count = 0;
     for (uint64_t i = 0; i < device->event_count; i++) {
         const berm_record_event_t *event = &device->events[i];
         bool is_block = event->kind == BERM_RECORD_ALLOC || event->kind == BERM_RECORD_FREE;
-        if (is_block && seen_add(&seen, event->addr) && event->kind == BERM_RECORD_FREE)
-            fn(context, event->addr, event->size_bytes, event->stream);
+        if (is_block && seen_add(seen, event->addr) && event->kind == BERM_RECORD_FREE)
+            list[count++] = (before_t){event->addr, event->size_bytes, event->stream};
     }
     for (uint64_t i = 0; i < device->segment_count; i++) {
         const berm_record_segment_t *segment = &device->segments[i];
         for (uint64_t at = 0; at < segment->block_count; at++) {
             const berm_record_block_t *block = &device->blocks[segment->block_first + at];
-            if (block->state == BERM_RECORD_LIVE && seen_add(&seen, block->addr))
-                fn(context, block->addr, block->requested_bytes, segment->stream);
+            if (block->state == BERM_RECORD_LIVE && seen_add(seen, block->addr))
+                list[count++] = (before_t){block->addr, block->requested_bytes, segment->stream};
         }
     }
+    return count;
+}
+
+// In the order of their addresses. Without host memory nothing is called: the frees of those blocks
+// have no alloc then, which readers refuse.
+static void before_each(const berm_record_device_t *device, before_fn fn, void *context) {
+    uint64_t most = device->event_count + device->block_count + 1;
+    seen_t seen = {.count = UINT64_C(4) << berm__bit_highest(most)};
+    seen.addrs = berm__mem_reserve(seen.count * sizeof *seen.addrs);
+    before_t *list = berm__mem_reserve(most * sizeof *list);
+    uint64_t count = seen.addrs != NULL && list != NULL ? before_list(device, &seen, list) : 0;
+    if (count > 0)
+        qsort(list, count, sizeof *list, compare_before);
+    for (uint64_t i = 0; i < count; i++)
+        fn(context, list[i].addr, list[i].size_bytes, list[i].stream);
     berm__mem_unreserve(seen.addrs, seen.count * sizeof *seen.addrs);
+    berm__mem_unreserve(list, most * sizeof *list);
 }
 
 // --- RMM's log -----------------------------------------------------------------------------------
