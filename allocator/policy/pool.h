@@ -253,7 +253,7 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
 // NULL: for all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing
 // changed, if that fails too. No lock is held; takes the device's.
 berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
-                                      berm_stream_ref_t *stream);
+                                      berm_stream_ref_t *stream, berm_freed_t *freed);
 
 // Frees a live block whose recorded streams have been waited for; its own stream's order holds. The
 // pool's lock is held.
