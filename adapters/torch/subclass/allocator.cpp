@@ -145,17 +145,18 @@ void *Allocator::raw_alloc(size_t size) {
 
 // --- history, where it is watched ----------------------------------------------------------------
 
-void Allocator::mapped_note() {
-    mapped_.look(device_count_.load(), [this](const MappedChange &change) {
+// `context`: of the call that changed what is mapped, as far as it is known.
+void Allocator::mapped_note(const History::Context &context) {
+    mapped_.look(device_count_.load(), [this, &context](const MappedChange &change) {
         history_.add(change.is_mapped ? History::Entry::SEGMENT_MAP : History::Entry::SEGMENT_UNMAP,
                      change.device, change.addr, change.size, change.stream,
-                     mempool_id_of(change.pool), nullptr);
+                     mempool_id_of(change.pool), context);
     });
 }
 
 void Allocator::alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream) {
     History::Context context = history_.gather(caching::RecordContext::STATE);
-    mapped_note();
+    mapped_note(context);
     history_.completed_note(false);
     history_.block_add(pointer, context);
     history_.add(History::Entry::ALLOC, device, address_of(pointer), size, stream, pool_of(pointer),
@@ -258,7 +259,7 @@ void Allocator::emptyCache(MempoolId_t /*id*/) {
         check("berm_trim", berm_trim(device, 0, nullptr));
     if (history_.is_watched()) {
         history_.completed_note(false);
-        mapped_note();
+        mapped_note(history_.gather(caching::RecordContext::ALL));
     }
 }
 

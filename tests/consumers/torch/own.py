@@ -173,9 +173,16 @@ class Child:
                 record(None)
         return recorded()
 
-    def apart(self, program, **environment):
+    @contextlib.contextmanager
+    def plain(self):
+        """Without values, whose modes add stack frames of their own."""
+        from torch.utils._python_dispatch import _disable_current_modes
+        with self.torch._C.DisableTorchFunction(), _disable_current_modes():
+            yield
+
+    def apart(self, program, route=None, **environment):
         """Runs lines in a process of their own, with `torch` of this route; returns the process."""
-        start = f"import torch_test; torch = torch_test.load({self.route!r})\n"
+        start = f"import torch_test; torch = torch_test.load({route or self.route!r})\n"
         folder = str(pathlib.Path(__file__).resolve().parent)
         more = {"PYTHONPATH": os.pathsep.join((os.environ["PYTHONPATH"], folder)), **environment}
         kept = {name: value for name, value in os.environ.items() if name != "BERM_TEST_ROUTE"}
