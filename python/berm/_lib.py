@@ -5,7 +5,7 @@ import os
 import pathlib
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
-_TREE = _PACKAGE.parent.parent  # of a source tree
+_TREE = _PACKAGE.parent.parent  # of a source tree; installed, LIBDIR/berm
 
 
 class BermError(RuntimeError):
@@ -19,8 +19,8 @@ def _first(what, folders, name):
         for one in names:
             if (folder / one).exists():
                 return (folder / one).resolve()
-    raise BermError(f"{what} is not found (no {name} in {folders[-1]}): build berm with ./run build, "
-                    "or name its folder in BERM_LIBRARY")
+    raise BermError(f"{what} is not found (no {name} in {', '.join(map(str, folders))}): build berm "
+                    "with ./run build, or name its folder in BERM_LIBRARY")
 
 
 def library(name="libberm.so"):
@@ -30,13 +30,16 @@ def library(name="libberm.so"):
         folder = pathlib.Path(named)
         folders = [folder if folder.is_dir() else folder.parent]
     else:
-        folders = [_PACKAGE / "lib", _TREE / "build/release/lib"]
+        folders = [_PACKAGE / "lib", _TREE / "build/release/lib", _TREE.parent]
     return _first(name, folders, name)
 
 
 def include():
     """The folder of berm.h."""
-    return _first("berm.h", [_PACKAGE / "include", _TREE / "include"], "berm.h").parent
+    prefixes = [_TREE.parent.parent, _TREE.parent.parent.parent]  # of lib and of lib/x86_64-linux-gnu
+    folders = [_PACKAGE / "include", _TREE / "include"]
+    folders += [prefix / "include" for prefix in prefixes]
+    return _first("berm.h", folders, "berm.h").parent
 
 
 def adapters():

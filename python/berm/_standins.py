@@ -17,7 +17,7 @@ import tempfile
 import zlib
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
-_TREE = _PACKAGE.parent.parent  # of a source tree
+_TREE = _PACKAGE.parent.parent  # of a source tree; installed, LIBDIR/berm
 _loaded = []  # for the life of the process
 
 
@@ -90,12 +90,12 @@ def _simcuda():
     """The folder of the built libcuda.so.1 and its companions."""
     named = os.environ.get("BERM_SIMCUDA")
     folders = ([pathlib.Path(named)] if named else
-               [_PACKAGE / "simcuda", _TREE / "build/release/lib/simcuda"])
+               [_PACKAGE / "simcuda", _TREE / "build/release/lib/simcuda", _TREE / "simcuda"])
     for folder in folders:
         if (folder / "libcuda.so.1").exists():
             return folder.resolve()
-    raise StandinsError(f"no libcuda.so.1 in {folders[-1]}: build berm (./run build), or name its "
-                        "lib/simcuda in BERM_SIMCUDA")
+    raise StandinsError(f"no libcuda.so.1 in {', '.join(map(str, folders))}: build berm (./run build), "
+                        "or name its lib/simcuda in BERM_SIMCUDA")
 
 
 def _cache():

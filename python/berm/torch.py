@@ -30,6 +30,11 @@ _HOOKS = {  # setter of PyTorch's object: function of libberm_torch
     "set_release_pool": "berm_torch_release_pool",
 }
 _WHO_FRAMES = 6  # of the stack that is shown
+# Exported by libc10 and libc10_cuda: c10::SetAllocator, and the variable that holds the current
+# allocator of CUDA.
+_SET_ALLOCATOR = "_ZN3c1012SetAllocatorENS_10DeviceTypeEPNS_9AllocatorEh"
+_CURRENT_ALLOCATOR = "_ZN3c104cuda20CUDACachingAllocator9allocatorE"
+_DEVICE_TYPE_CUDA, _PRIORITY_HIGHEST = 1, 255
 
 _installed = None  # the route
 _kept = []  # what PyTorch has addresses of, for the life of the process
@@ -83,6 +88,24 @@ def _install_hooks():
         address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
         getattr(allocator.allocator(), setter)(address)
     torch.cuda.memory.change_current_allocator(allocator)
+    _look_ups_set()
+
+
+def _look_ups_set():
+    """torch.accelerator.memory finds its allocator by the type of device, and would find native's,
+    which nobody uses: its figures would all be 0. With this it finds ours, as torch.cuda does."""
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    try:
+        set_allocator = getattr(ctypes.CDLL(os.path.join(folder, "libc10.so")), _SET_ALLOCATOR)
+        current = ctypes.c_void_p.in_dll(ctypes.CDLL(os.path.join(folder, "libc10_cuda.so")),
+                                         _CURRENT_ALLOCATOR)
+    except (OSError, AttributeError, ValueError):
+        warnings.warn("berm: this torch does not export c10::SetAllocator: torch.accelerator.memory "
+                      "gives no figures", RuntimeWarning, stacklevel=4)
+        return
+    set_allocator.argtypes = [ctypes.c_int8, ctypes.c_void_p, ctypes.c_uint8]
+    set_allocator.restype = None
+    set_allocator(_DEVICE_TYPE_CUDA, current, _PRIORITY_HIGHEST)
 
 
 def install(route="auto", conf=""):

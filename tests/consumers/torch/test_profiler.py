@@ -67,7 +67,8 @@ def program(torch):
         else:
             assert live.pop(address, -size) == -size, event
     assert total == torch.cuda.memory_allocated() and len(events) > 50, (total, len(events))
-    by_name = {event.key: event.self_device_memory_usage for event in profile.key_averages()}
+    by_name = {event.key.split(" object at 0x")[0]: event.self_device_memory_usage
+               for event in profile.key_averages()}
     assert by_name["aten::addmm"] != 0 and "CUDA Mem" in profile.key_averages().table()
     return {"events": [[event["Bytes"], event["Total Allocated"], event["Device Id"]]
                        for event in events],
