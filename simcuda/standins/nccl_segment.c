@@ -108,7 +108,7 @@ static void segments_sweep(void) {
         return;
     for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
         struct stat status;
-        if (strncmp(entry->d_name, NAME_PREFIX + 1, sizeof NAME_PREFIX - 2) == 0 &&
+        if (strncmp(entry->d_name, &NAME_PREFIX[1], sizeof NAME_PREFIX - 2) == 0 &&
             fstatat(dirfd(entries), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
             time(NULL) - status.st_mtime > WAIT_MS_MAX / 1000)
             (void)unlinkat(dirfd(entries), entry->d_name, 0);
