@@ -157,6 +157,7 @@ typedef enum berm_status {
     BERM_ERROR_IPC_OWN,              // a handle of this process's own memory
     BERM_ERROR_POOL_UNKNOWN,         // no pool in use has this id
     BERM_ERROR_CAPTURE,              // a capture is in the way: not possible before it has ended
+    BERM_ERROR_TAGS,                 // the names of 255 tags are in use
     BERM_STATUS_COUNT
 } berm_status_t;
 

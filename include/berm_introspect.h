@@ -173,6 +173,7 @@ typedef struct berm_whatis_s {
     uint32_t is_small;    // 1: a slot of a size-class slab
     uint32_t is_released; // 1: of a pool that was released; its id may be in use again
     berm_pool_id_t pool;  // the id of its pool; both 0 for the default pool
+    const char *tag;      // berm_tag_push of the block; "": none, or not live
 } berm_whatis_t;
 
 #define BERM_WHATIS_INIT BERM_SIZED_INIT(berm_whatis_t)
@@ -216,6 +217,7 @@ typedef struct berm_walk_block {
         allocation_index;     // the block was the n-th request of its device, from 1; 0 unless live
     berm_address_kind_t kind; // LIVE, AWAITED, HELD or FREE
     uint32_t is_small;        // 1: a slot of a size-class slab, or what no slot covers of one
+    const char *tag;          // of the thread that asked for it (berm_tag_push); "": none
 } berm_walk_block_t;
 
 // Receives a segment with a NULL block, and then each of its blocks in address order, which cover

@@ -17,6 +17,7 @@
 #include "base/bits.h"
 #include "front/route.h"
 #include "front/share.h"
+#include "front/tag.h"
 #include "front/thread.h"
 #include "policy/learn.h"
 #include "policy/source.h"
@@ -100,6 +101,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = counts->number_next,
                                     .user = cache->is_keeping ? cache : NULL,
+                                    .tag = counts->tag,
                                     .may_map = may_map};
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     // Before the ladder calls for what all threads have: what this one has.
@@ -124,6 +126,7 @@ berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = atomic_fetch_add(&device->request_count, 1) + 1,
+                                    .tag = berm__tag_top(),
                                     .may_map = may_map};
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);

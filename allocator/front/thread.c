@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "front/heap.h"
+#include "front/tag.h"
 #include "host/mem.h"
 
 _Thread_local berm_thread_t *berm__thread;
@@ -109,6 +110,7 @@ berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool, bool is
         return NULL;
     berm_cache_t *cache = berm__cache_create(pool, is_keeping);
     if (cache != NULL) {
+        cache->counts->tag = berm__tag_top();
         thread->caches[thread->count++] = cache;
         thread->last = cache;
     }

@@ -7,6 +7,7 @@
 // the callback runs under them. Allocates nothing, calls no driver.
 #include "berm_introspect.h"
 #include "front/heap.h"
+#include "front/tag.h"
 #include "policy/cache.h"
 
 typedef struct walk {
@@ -30,6 +31,7 @@ static void walk_slab(const walk_t *walk, const berm_slab_t *slab) {
         block.requested_bytes = is_taken ? (uint64_t)slab->slot[slot].requested + 1 : 0;
         block.kind = BERM_ADDRESS_FREE;
         block.allocation_index = 0;
+        block.tag = berm__tag_name(is_taken ? slab->slot[slot].tag : 0);
         if (berm__slot_is_live(slab, slot)) {
             block.kind = BERM_ADDRESS_LIVE;
             block.allocation_index = slab->slot[slot].index;
@@ -43,6 +45,7 @@ static void walk_slab(const walk_t *walk, const berm_slab_t *slab) {
     block.size_bytes = end - block.addr;
     block.kind = BERM_ADDRESS_FREE;
     block.requested_bytes = block.allocation_index = 0;
+    block.tag = berm__tag_name(0);
     if (block.size_bytes > 0) // the tail that no slot covers
         walk->fn(walk->context, &walk->segment, &block);
 }
@@ -56,6 +59,7 @@ static void walk_range(const walk_t *walk, berm_addr_t base, const berm_range_t 
         .requested_bytes = is_block ? range->as.block.requested_bytes : 0,
         .allocation_index = range->state == BERM_RANGE_LIVE ? range->as.block.index : 0,
         .kind = berm__range_kind(range),
+        .tag = berm__tag_name(is_block ? range->tag : 0),
     };
     walk->fn(walk->context, &walk->segment, &block);
 }

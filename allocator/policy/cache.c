@@ -56,6 +56,7 @@ bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr
     berm_range_t *range = entry.range;
     range->as.block.requested_bytes = size_bytes;
     range->as.block.index = cache->counts->number_next++;
+    range->tag = cache->counts->tag;
     __atomic_store_n(&range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= occupied;
     berm__counts_alloc(cache->counts, size_bytes, occupied);

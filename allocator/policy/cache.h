@@ -142,6 +142,7 @@ static inline bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, b
     uint64_t class_bytes = berm__size_class_bytes(size_class);
     slab->slot[entry.slot].requested = (uint16_t)(size_bytes - 1);
     slab->slot[entry.slot].index = (uint32_t)counts->number_next++;
+    slab->slot[entry.slot].tag = counts->tag;
     __atomic_store_n(&slab->slot[entry.slot].state, BERM_SLOT_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= class_bytes;
     berm__counts_alloc(counts, size_bytes, class_bytes);

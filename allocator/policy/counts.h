@@ -26,6 +26,7 @@ typedef struct berm_counts {
     uint32_t users;    // caches that share it
     berm_count_t requested, allocated, blocks;
     uint64_t number_next, number_end; // of requests
+    uint8_t tag;                      // of the thread's requests; the owner's alone
 } berm_counts_t;
 
 static inline void berm__count_add(berm_count_t *count, uint64_t amount) {

@@ -319,6 +319,7 @@ static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *reques
         berm__learn_note(pool, range, is_planned);
     range->as.block.requested_bytes = request->size_bytes;
     range->as.block.index = request->number;
+    range->tag = request->tag;
     range->owner = NULL;
     berm__segment_cell_write(place.segment, range->start_bytes, (uintptr_t)range);
     pool->taken_blocks++;

@@ -70,7 +70,7 @@ typedef struct berm_slot {
     uint32_t index;     // n-th request of the device, modulo 2^32
     uint16_t requested; // bytes, less one
     uint8_t state;      // berm_slot_state_t
-    uint8_t unused;
+    uint8_t tag;        // what was on the thread's stack of tags (front/tag.h)
 } berm_slot_t;
 
 // A run of whole slots of a segment that holds equal small blocks. A hit reads the first cache line
@@ -157,6 +157,7 @@ typedef struct berm_request {
     uint64_t size_bytes, alignment_bytes;
     uint64_t number;  // n-th of the device
     const void *user; // the thread's cache, NULL: none
+    uint8_t tag;      // of the thread
     // False: only what is mapped and free will do, else BERM_ERROR_STATE and nothing happened.
     // True: the device's lock is held, and the driver may be called, and waited for.
     bool may_map;

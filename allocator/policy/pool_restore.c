@@ -287,10 +287,12 @@ static void block_write(const berm_state_block_t *block, berm_range_t *range) {
         berm_slab_t *slab = range->owner;
         slab->slot[block->slot].requested = (uint16_t)(block->requested_bytes - 1);
         slab->slot[block->slot].index = (uint32_t)block->index;
+        slab->slot[block->slot].tag = block->tag;
         return;
     }
     range->as.block.requested_bytes = block->requested_bytes;
     range->as.block.index = block->index;
+    range->tag = block->tag;
 }
 
 // Frees a block that goes; notes every one.
