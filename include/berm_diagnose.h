@@ -35,6 +35,34 @@ BERM_API berm_status_t berm_tag_push(const char *name);
 // Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_tag_pop(void);
 
+// Of a tag over time; both totals count up from the start of berm.
+typedef struct berm_tag_figure {
+    uint64_t current, total_up, total_down;
+} berm_tag_figure_t;
+
+// What was allocated under a tag on one device.
+typedef struct berm_tag_stats {
+    size_t size; // sizeof(berm_tag_stats_t) of the caller
+    int device;
+    uint32_t reserved_;
+    berm_tag_figure_t blocks;          // live; requests; frees
+    berm_tag_figure_t requested_bytes; //
+    berm_tag_figure_t allocated_bytes; // what the blocks occupy
+} berm_tag_stats_t;
+
+#define BERM_TAG_STATS_INIT BERM_SIZED_INIT(berm_tag_stats_t)
+
+// Fills *stats for the tag `name`; a name that was never pushed has zeros. Blocks are counted down
+// when they are freed, also where a stream may still use them. Starts nothing.
+// Errors: ARGUMENT, VERSION, DEVICE, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_tag_stats_read(int device, const char *name, berm_tag_stats_t *stats);
+
+// Every tag that was ever pushed, in the order of first use: index from 0; NULL past the end.
+// Static strings. Starts nothing.
+// Driver: never. Waits: never. Streams: none.
+BERM_API const char *berm_tag_name(size_t index);
+
 #ifdef __cplusplus
 }
 #endif

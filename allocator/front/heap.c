@@ -110,6 +110,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     if (BERM_LIKELY(status == BERM_OK)) {
         counts->number_next++;
         berm__counts_alloc(counts, size_bytes, occupied);
+        berm__tag_alloc(pool->device, request.tag, size_bytes, occupied);
         berm__cache_refill(cache, size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
@@ -132,6 +133,7 @@ berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     if (status == BERM_OK) {
         berm__counts_alloc(&counts, size_bytes, occupied);
+        berm__tag_alloc(device, request.tag, size_bytes, occupied);
         berm__counts_merge(&counts, device);
     }
     berm__mutex_unlock(&pool->lock);
@@ -250,8 +252,10 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
     if (status == BERM_OK && !(berm__cache_make_room(cache, block.size_bytes) &&
                                berm__cache_free(cache, segment, addr) == BERM_OK)) {
         status = berm__pool_free_own(&block, &freed);
-        if (status == BERM_OK)
+        if (status == BERM_OK) {
             berm__counts_free(cache->counts, freed.requested_bytes, freed.occupied_bytes);
+            berm__tag_free(pool->device, freed.tag, freed.requested_bytes, freed.occupied_bytes);
+        }
     }
     berm__mutex_unlock(&pool->lock);
     if (BERM_UNLIKELY(berm__counts_are_large(cache->counts)))
@@ -270,6 +274,7 @@ static void freed_count(berm_device_t *device, const berm_freed_t *freed) {
     } else {
         berm__counts_free_now(device, freed->requested_bytes, freed->occupied_bytes);
     }
+    berm__tag_free(device, freed->tag, freed->requested_bytes, freed->occupied_bytes);
     if (freed->is_awaited)
         berm__counts_await(device, freed->occupied_bytes);
 }

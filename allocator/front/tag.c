@@ -49,6 +49,10 @@ static unsigned name_find(const char *name, unsigned count) {
     return 0;
 }
 
+uint8_t berm__tag_find(const char *name) {
+    return (uint8_t)name_find(name, berm__tag_count());
+}
+
 // The number of a name, which is added if it is new; 0: there is no room.
 static uint8_t name_intern(const char *name) {
     unsigned tag = name_find(name, berm__tag_count());

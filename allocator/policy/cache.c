@@ -60,6 +60,7 @@ bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr
     __atomic_store_n(&range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= occupied;
     berm__counts_alloc(cache->counts, size_bytes, occupied);
+    berm__tag_alloc(cache->pool->device, range->tag, size_bytes, occupied);
     *out = entry.segment->base + range->start_bytes;
     return true;
 }
@@ -73,11 +74,13 @@ berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segmen
         atomic_load_explicit(&cache->pool->is_learning, memory_order_relaxed))
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
+    uint8_t tag = range->tag;
     if (!berm__range_claim(range))
         return BERM_ERROR_DOUBLE_FREE;
     cache->large = (berm_cache_large_t){segment, range, occupied};
     cache->bytes += occupied;
     berm__counts_free(cache->counts, requested, occupied);
+    berm__tag_free(cache->pool->device, tag, requested, occupied);
     return BERM_OK;
 }
 

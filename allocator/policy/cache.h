@@ -146,6 +146,7 @@ static inline bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, b
     __atomic_store_n(&slab->slot[entry.slot].state, BERM_SLOT_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= class_bytes;
     berm__counts_alloc(counts, size_bytes, class_bytes);
+    berm__tag_alloc(cache->pool->device, counts->tag, size_bytes, class_bytes);
     *out = slab->base + entry.slot * class_bytes;
     return true;
 }
@@ -168,12 +169,14 @@ static inline berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t
                       count >= cache->capacity[size_class]))
         return BERM_ERROR_STATE;
     uint64_t requested = (uint64_t)slab->slot[slot].requested + 1;
+    uint8_t tag = slab->slot[slot].tag;
     if (BERM_UNLIKELY(!berm__slot_claim(slab, slot)))
         return BERM_ERROR_DOUBLE_FREE;
     cache->slots[size_class][count] = (berm_cache_slot_t){slab, slot};
     cache->count[size_class] = (uint8_t)(count + 1);
     cache->bytes += class_bytes;
     berm__counts_free(cache->counts, requested, class_bytes);
+    berm__tag_free(cache->pool->device, tag, requested, class_bytes);
     return BERM_OK;
 }
 

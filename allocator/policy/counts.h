@@ -50,6 +50,28 @@ static inline void berm__counts_free(berm_counts_t *counts, uint64_t requested,
     counts->blocks.live--;
 }
 
+// Counts a request or a free by its block's tag, if it has one. The pool's lock is held, or the
+// caller is inside a cache.
+static inline void berm__tag_alloc(berm_device_t *device, uint8_t tag, uint64_t requested,
+                                   uint64_t allocated) {
+    if (BERM_LIKELY(tag == 0))
+        return;
+    berm_tag_count_t *count = &device->tags[tag];
+    atomic_fetch_add_explicit(&count->blocks_up, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->requested_up, requested, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->allocated_up, allocated, memory_order_relaxed);
+}
+
+static inline void berm__tag_free(berm_device_t *device, uint8_t tag, uint64_t requested,
+                                  uint64_t allocated) {
+    if (BERM_LIKELY(tag == 0))
+        return;
+    berm_tag_count_t *count = &device->tags[tag];
+    atomic_fetch_add_explicit(&count->blocks_down, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->requested_down, requested, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->allocated_down, allocated, memory_order_relaxed);
+}
+
 // Whether so much was counted that it is time to merge.
 static inline bool berm__counts_are_large(const berm_counts_t *counts) {
     const int64_t most = (int64_t)BERM_COUNTS_MERGE_BYTES;

@@ -229,6 +229,7 @@ berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr, b
 // What was freed, for the figures.
 typedef struct berm_freed {
     uint64_t requested_bytes, occupied_bytes;
+    uint8_t tag;
     bool is_awaited; // stays active: some stream may still use it
 } berm_freed_t;
 

@@ -35,6 +35,7 @@ struct berm_pool_state {
 typedef struct berm_state_freed {
     berm_addr_t addr;
     uint64_t requested_bytes, occupied_bytes;
+    uint8_t tag;
 } berm_state_freed_t;
 
 typedef struct berm_state_delta {
