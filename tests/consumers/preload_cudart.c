@@ -151,6 +151,10 @@ static void case_one_heap(void) {
     void *pointer = take(5 * MIB);
     CHECK(stats_of(0).blocks.current == 2 && stats_of(0).requested_bytes.current == 8 * MIB,
           "%d blocks", (int)stats_of(0).blocks.current);
+    berm_tag_stats_t tagged = BERM_TAG_STATS_INIT;
+    GIVES(BERM_OK, BERM_CALL(berm_tag_stats_read)(0, "preload", &tagged));
+    CHECK(tagged.requested_bytes.current == 5 * MIB, "%d bytes have the tag",
+          (int)tagged.requested_bytes.current);
     GIVES(BERM_OK, BERM_CALL(berm_free)((uintptr_t)pointer, 0, NULL));
     GIVES(OK, cudaFree((void *)(uintptr_t)own));
     CHECK(stats_of(0).blocks.current == 0, "blocks are left");
