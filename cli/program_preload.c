@@ -64,6 +64,9 @@ bool cli_program_preload(const char *command) {
         return false;
     }
     (void)snprintf(path, sizeof path, "%s/%s", folder, file);
+    // A Python package of berm's takes the same libberm: two copies would be two heaps.
+    if (setenv("BERM_LIBRARY", folder, 0) != 0)
+        return cli_fail(command, "no memory") == CLI_OK;
     return variable_prepend(command, "LD_PRELOAD", path);
 }
 

@@ -68,10 +68,8 @@ int place_of_stream(berm_cu_stream_t stream) {
 }
 
 int place_of_runtime(const void *caller) {
-    __typeof__(&cudaMalloc) unused = NULL;
-    int wanted = 0, device = place_current();
-    (void)unused;
     static void *_Atomic get_device;
+    int wanted = 0, device = place_current();
     int (*ask)(int *) = (int (*)(int *))real_runtime_find(&get_device, "cudaGetDevice", caller);
     if (ask == NULL || ask(&wanted) != BERM_CU_SUCCESS)
         return PLACE_NONE;

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "berm_introspect.h"
+#include "berm_diagnose.h"
 #include "counts.h"
 #include "option.h"
 #include "peers.h"
@@ -60,9 +60,13 @@ bool serve_alloc(int device, uint64_t bytes, berm_stream_t stream, berm_addr_t *
     if (stream != BERM_STREAM_NONE)
         atomic_store_explicit(&has_streams, true, memory_order_relaxed);
     serve_enter();
+    // Without a tag where there are too many names, or the thread has pushed too many.
+    bool is_tagged = berm_tag_push("preload") == BERM_OK;
     berm_status_t status = stream == BERM_STREAM_NONE && bytes >= options->ipc_bytes
                                ? share_alloc(device, bytes, addr)
                                : berm_alloc(bytes, device, stream, addr);
+    if (is_tagged)
+        (void)berm_tag_pop();
     serve_leave();
     return alloc_answer(status, bytes, result);
 }

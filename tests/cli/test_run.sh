@@ -8,7 +8,7 @@ if [ -n "${BERM_SANITIZE:-}" ]; then
 fi
 bin=$BERM_BUILD/bin
 show='echo "$LD_PRELOAD|$BERM_RUN|$BERM_PRELOAD|$LD_LIBRARY_PATH|$SIMCUDA_GPU|$SIMCUDA_MEMORY|$BERM_CONF"'
-unset LD_PRELOAD BERM_RUN BERM_PRELOAD LD_LIBRARY_PATH SIMCUDA_GPU SIMCUDA_MEMORY BERM_CONF
+unset LD_PRELOAD BERM_LIBRARY BERM_RUN BERM_PRELOAD LD_LIBRARY_PATH SIMCUDA_GPU SIMCUDA_MEMORY BERM_CONF
 gets() { grep -qx -- "$1" "$work/out" || fail "not $1: $(cat "$work/out")"; }
 
 # By the kind of program: a shell gets both, Python the hook alone, and what is asked for goes first.
@@ -31,6 +31,11 @@ LD_PRELOAD='' LD_LIBRARY_PATH=/x expect 0 "$BERM" run --preload --simulated --gp
 gets "$BERM_LIBDIR/libberm_preload.so||ipc:1M,stats:on|$BERM_LIBDIR/simcuda:/x|L4-24|4G|live_page:on,headroom:5"
 expect 0 "$BERM" run --torch --simulated -- sh -c "$show"
 gets "|simulated||$BERM_LIBDIR/simcuda|||live_page:on"
+
+expect 0 "$BERM" run -- sh -c 'echo "$BERM_LIBRARY"'
+gets "$BERM_LIBDIR"
+BERM_LIBRARY=/mine expect 0 "$BERM" run -- sh -c 'echo "$BERM_LIBRARY"'
+gets /mine
 
 bad 'of a simulated device' "$BERM" run --gpu L4-24 -- true
 bad "'x' is no size" "$BERM" run --simulated --memory x -- true

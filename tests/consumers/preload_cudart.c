@@ -129,6 +129,37 @@ static void case_foreign(void) {
     CHECK(ledger.pool_bytes == 0, "%zu bytes of the pool are left", (size_t)ledger.pool_bytes);
 }
 
+// Rows with a pitch are the driver's, and find room that berm keeps idle.
+static void case_pitch(void) {
+    void *rows = NULL;
+    size_t pitch = 0;
+    GIVES(OK, cudaFree(take(6144 * MIB))); // of 8 GiB
+    GIVES(OK, cudaMallocPitch(&rows, &pitch, MIB, 6144));
+    CHECK(!is_berms(rows) && pitch == MIB, "rows of %zu bytes", pitch);
+    GIVES(OK, cudaGetLastError());
+    GIVES(OK, cudaFree(rows));
+    GIVES(OK, cudaFree(take(6144 * MIB)));
+}
+
+// What the program gets by the C API and by the runtime is one heap, whoever is first.
+static void case_one_heap(void) {
+    if (!is_preloaded())
+        return;
+    berm_addr_t own = 0;
+    GIVES(OK, cudaFree(NULL));
+    GIVES(BERM_OK, BERM_CALL(berm_alloc)(3 * MIB, 0, NULL, &own));
+    void *pointer = take(5 * MIB);
+    CHECK(stats_of(0).blocks.current == 2 && stats_of(0).requested_bytes.current == 8 * MIB,
+          "%d blocks", (int)stats_of(0).blocks.current);
+    berm_tag_stats_t tagged = BERM_TAG_STATS_INIT;
+    GIVES(BERM_OK, BERM_CALL(berm_tag_stats_read)(0, "preload", &tagged));
+    CHECK(tagged.requested_bytes.current == 5 * MIB, "%d bytes have the tag",
+          (int)tagged.requested_bytes.current);
+    GIVES(BERM_OK, BERM_CALL(berm_free)((uintptr_t)pointer, 0, NULL));
+    GIVES(OK, cudaFree((void *)(uintptr_t)own));
+    CHECK(stats_of(0).blocks.current == 0, "blocks are left");
+}
+
 static void case_info(void) {
     size_t free_before = 0, free_after = 0, free_live = 0, total = 0;
     GIVES(OK, cudaFree(NULL));
@@ -366,6 +397,8 @@ int main(int argc, char **argv) {
         {"fork", case_fork},
         {"fork_first", case_fork_first},
         {"reset", case_reset},
+        {"pitch", case_pitch},
+        {"one_heap", case_one_heap},
         {"devices", case_devices},
         {"peers", case_peers},
     };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "berm_introspect.h"
+#include "berm_diagnose.h"
 #include "simcuda.h"
 
 #define MIB ((size_t)1 << 20)
