@@ -162,6 +162,57 @@ class IOutputAllocator {
 
 #endif
 
+// --- what a program that runs an engine calls, for the example: implemented in engine.cpp --------
+
+class ILogger {
+  public:
+    enum class Severity : std::int32_t {
+        kINTERNAL_ERROR = 0,
+        kERROR = 1,
+        kWARNING = 2,
+        kINFO = 3,
+        kVERBOSE = 4,
+    };
+    virtual void log(Severity severity, char const *text) noexcept = 0;
+    virtual ~ILogger() = default;
+};
+
+enum class TensorIOMode : std::int32_t {
+    kNONE = 0,
+    kINPUT = 1,
+    kOUTPUT = 2,
+};
+
+class IExecutionContext {
+  public:
+    virtual ~IExecutionContext() noexcept = default;
+    virtual bool setInputShape(char const *name, Dims const &dims) noexcept = 0;
+    virtual bool setTensorAddress(char const *name, void *data) noexcept = 0;
+    virtual bool setOutputAllocator(char const *name, IOutputAllocator *allocator) noexcept = 0;
+    virtual bool setTemporaryStorageAllocator(IGpuAllocator *allocator) noexcept = 0;
+    virtual bool enqueueV3(cudaStream_t stream) noexcept = 0;
+};
+
+class ICudaEngine {
+  public:
+    virtual ~ICudaEngine() noexcept = default;
+    virtual std::int32_t getNbIOTensors() const noexcept = 0;
+    virtual char const *getIOTensorName(std::int32_t index) const noexcept = 0;
+    virtual TensorIOMode getTensorIOMode(char const *name) const noexcept = 0;
+    virtual Dims getTensorShape(char const *name) const noexcept = 0;
+    virtual std::int32_t getTensorBytesPerComponent(char const *name) const noexcept = 0;
+    virtual IExecutionContext *createExecutionContext() noexcept = 0;
+};
+
+class IRuntime {
+  public:
+    virtual ~IRuntime() noexcept = default;
+    virtual void setGpuAllocator(IGpuAllocator *allocator) noexcept = 0;
+    virtual ICudaEngine *deserializeCudaEngine(void const *blob, std::size_t size) noexcept = 0;
+};
+
+IRuntime *createInferRuntime(ILogger &logger) noexcept;
+
 } // namespace nvinfer1
 
 #endif
