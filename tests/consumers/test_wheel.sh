@@ -20,7 +20,7 @@ case $(basename "${wheel[0]}") in
 *) fail "the wheel is called $(basename "${wheel[0]}")" ;;
 esac
 expect 0 "${pip[@]}" install --no-index "${wheel[0]}"
-[ -z "$(git -C "$BERM_SOURCE" status --porcelain -- python 2>/dev/null | grep -v '\.py$' || true)" ] ||
+[ -z "$(find "$BERM_SOURCE/python" -name '*.egg-info' -o -name build -o -name '*.whl')" ] ||
     fail 'building the wheel leaves files behind'
 cd "$work" || exit 1
 site=$("$python" -c 'import berm, os; print(os.path.dirname(berm.__file__))')
