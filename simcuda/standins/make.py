@@ -37,29 +37,27 @@ class MakeError(Exception):
 
 
 def package_libraries(folder):
-    """Every shared library of the folder that is read, by file name, or by path where another has
-    the name."""
+    """(path, library) of every shared library of the folder that is read."""
     is_torch = (folder / "version.py").exists() and (folder / "lib").is_dir()
     if is_torch:
         paths = sorted(folder.glob("lib/*.so*")) + sorted(folder.glob("*.so"))
     else:
         paths = [path for path in sorted(folder.rglob("*.so*")) if path.is_file()]
-    libraries = {}
     for path in paths:
         try:
             library = elf.Library(path)
         except elf.NotElf:
             continue  # a linker script, or no library
         library.is_torch = is_torch
-        libraries[str(path) if path.name in libraries else path.name] = library
-    return libraries
+        yield path, library
 
 
 def all_libraries(folders):
-    """Of all folders, by file name."""
+    """Of all folders, by file name, or by path where another has the name."""
     libraries = {}
     for folder in folders:
-        libraries.update(package_libraries(folder))
+        for path, library in package_libraries(folder):
+            libraries[str(path) if path.name in libraries else path.name] = library
     if not any(CUDART.match(name) for library in libraries.values() for name in library.needed):
         raise MakeError(f"{' '.join(map(str, folders))}: no library here needs libcudart: not a "
                         "CUDA build")
