@@ -45,8 +45,8 @@ uint64_t sim_table_add(sim_table_t *table, void *object) {
     }
     table->slots[index].object = object;
     table->live++;
-    return (uint64_t)table->kind << SIM_KIND_SHIFT | (uint64_t)table->slots[index].generation << 32 |
-           (index + 1) << TABLE_LG_ALIGNMENT;
+    return (uint64_t)table->kind << SIM_KIND_SHIFT |
+           (uint64_t)table->slots[index].generation << 32 | (index + 1) << TABLE_LG_ALIGNMENT;
 }
 
 static sim_slot_t *table_slot(const sim_table_t *table, uint64_t handle) {

@@ -37,27 +37,27 @@ class MakeError(Exception):
 
 
 def package_libraries(folder):
-    """Every shared library of the folder that is read, by file name, or by path where another has
-    the name."""
-    if (folder / "version.py").exists() and (folder / "lib").is_dir():  # torch's
+    """(path, library) of every shared library of the folder that is read."""
+    is_torch = (folder / "version.py").exists() and (folder / "lib").is_dir()
+    if is_torch:
         paths = sorted(folder.glob("lib/*.so*")) + sorted(folder.glob("*.so"))
     else:
         paths = [path for path in sorted(folder.rglob("*.so*")) if path.is_file()]
-    libraries = {}
     for path in paths:
         try:
             library = elf.Library(path)
         except elf.NotElf:
             continue  # a linker script, or no library
-        libraries[str(path) if path.name in libraries else path.name] = library
-    return libraries
+        library.is_torch = is_torch
+        yield path, library
 
 
 def all_libraries(folders):
-    """Of all folders, by file name."""
+    """Of all folders, by file name, or by path where another has the name."""
     libraries = {}
     for folder in folders:
-        libraries.update(package_libraries(folder))
+        for path, library in package_libraries(folder):
+            libraries[str(path) if path.name in libraries else path.name] = library
     if not any(CUDART.match(name) for library in libraries.values() for name in library.needed):
         raise MakeError(f"{' '.join(map(str, folders))}: no library here needs libcudart: not a "
                         "CUDA build")
@@ -65,13 +65,14 @@ def all_libraries(folders):
 
 
 def opened(libraries, tables, found):
-    """What is opened with dlopen: of each library that needs CUDA's runtime, the functions whose
-    names it has as text, of NVIDIA's libraries that it does not need itself. SONAME -> set of
-    (name, None)."""
+    """What is opened with dlopen, of NVIDIA's libraries that a library does not need itself: the
+    functions whose names it has as text, and where a package has some, all that the tables have,
+    since names can be put together. SONAME -> set of (name, None). Torch opens none: of its
+    libraries only those that need CUDA's runtime are read, and nothing is added."""
     majors = [int(match[1]) for name in found if (match := CUDART.match(name))]
     asked = {}
     for library in libraries.values() if majors else ():
-        if not any(CUDART.match(name) for name in library.needed):
+        if library.is_torch and not any(CUDART.match(name) for name in library.needed):
             continue
         needed = {stem_of(name) for name in library.needed if VENDOR.match(name)}
         with open(library.path, "rb") as file, \
@@ -82,6 +83,12 @@ def opened(libraries, tables, found):
                 pattern = re.compile(rb"\0(" + tables[stem].prefix.encode() + rb"[A-Z]\w+)(?=\0)")
                 for name in pattern.findall(text):
                     asked.setdefault(soname, set()).add((name.decode(), None))
+    if not any(library.is_torch for library in libraries.values()):
+        for soname in [name for name in found if stem_of(name) == "cublas"]:
+            asked.setdefault(soname.replace("cublas", "cublasLt"), set())  # is loaded along with it
+        for soname in set(asked) | {name for name in found if stem_of(name) in OPENED}:
+            rows = tables[stem_of(soname)].rows
+            asked.setdefault(soname, set()).update((name, None) for name in rows)
     return asked
 
 

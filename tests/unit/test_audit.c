@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 #include "base/rng.h"
-#include "berm_diagnose.h"
+#include "berm_introspect.h"
 #include "berm_share.h"
 #include "policy/share.h"
 #include "tests/support/exportable.h"
@@ -499,21 +499,6 @@ MUTATION(I25_released_pools) {
     audit_expect(0);
     BREAKS(25, group->context_ticket, group->context->open_ticket + 1);
     BREAKS(25, heap.device->released_count, 0);
-}
-
-MUTATION(I40_tags_are_counted) {
-    cr_assert(berm_tag_push("tagged") == BERM_OK);
-    (void)heap_alloc(700, heap.a);
-    (void)heap_alloc(1000000, heap.a);
-    cr_assert(berm_tag_pop() == BERM_OK);
-    audit_expect(0);
-    berm_tag_count_t *count = &heap.device->tags[1];
-    cr_assert(count->blocks_up == 2 && count->requested_up == 1000700);
-    BREAKS(40, count->blocks_up, 3);
-    BREAKS(40, count->requested_down, 1);
-    BREAKS(40, count->allocated_up, 0);
-    BREAKS(40, heap.live->tag, 1);
-    BREAKS(40, heap.slab->slot[0].tag, 1);
 }
 
 // --- the public call ---------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def start():
 def streams_of(berm):
     """Those that have a live block."""
     return {pool["stream"] for device in berm.snapshot()["devices"] for pool in device["pools"]
-            for segment in pool["segments"] for block in segment["blocks"] if block["state"] == "live"}
+            for segment in pool["segments"] for one in segment["ranges"] if one["state"] == "live"}
 
 
 def arrays():

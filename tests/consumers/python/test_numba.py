@@ -3,7 +3,7 @@
 here), host arrays that a kernel is given, and IPC handles where the backing has them."""
 import ctypes
 import multiprocessing
-import os
+import pickle
 
 import consumer_test
 
@@ -71,15 +71,17 @@ def out_of_memory():
     consumer_test.finish(berm, "numba-cuda", "numba", "a request beyond the device is Numba's error")
 
 
-def _reader(handle, offset, pipe):
-    driver = ctypes.CDLL(os.environ["BERM_SIMCUDA"] + "/libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+def _reader(pickled, pipe):
+    """The other process: reads four values of the array by its handle."""
+    consumer_test.load()
+    driver = ctypes.CDLL("libcuda.so.1")
     from numba import cuda
-    context = cuda.current_context()
-    opened = handle.open(context) if not isinstance(handle, bytes) else None
+    handle = pickle.loads(pickled)
+    opened = handle.open(cuda.current_context())
     data = (ctypes.c_float * 4)()
     status = driver.cuMemcpyDtoH_v2(ctypes.byref(data), ctypes.c_uint64(int(opened.handle)),
                                     ctypes.c_size_t(16))
-    pipe.send((status, list(data), offset))
+    pipe.send((status, list(data)))
     handle.close()
 
 
@@ -92,10 +94,10 @@ def ipc():
     assert handle.offset > 0, "blocks share an allocation of the driver"
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_reader, args=(handle, handle.offset, theirs))
+    process = context.Process(target=_reader, args=(pickle.dumps(handle), theirs))
     process.start()
-    assert ours.poll(120), "the other process says nothing"
-    status, data, _ = ours.recv()
+    assert ours.poll(60), "the other process says nothing"
+    status, data = ours.recv()
     process.join()
     assert status == 0 and data == [0, 1, 2, 3], (status, data)
     handle.base = None
