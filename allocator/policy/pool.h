@@ -264,6 +264,8 @@ berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *s
 // A request of exactly this size on the pool's stream makes no memory call; 512 bytes more does.
 // Locked, as all that follows where nothing else is said.
 uint64_t berm__pool_largest_free(berm_pool_t *pool);
+// The same when all that is awaited has passed: the longest run of free and awaited addresses.
+uint64_t berm__pool_largest_awaited(berm_pool_t *pool);
 // The same when pages may move, streams be waited for, and memory grow to the limit or to what the
 // driver has free, with its price. `pool` may be NULL: a stream not seen yet. The context is
 // current.
