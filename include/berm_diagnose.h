@@ -92,6 +92,42 @@ BERM_API berm_status_t berm_trace_write(int device, berm_trace_form_t form, berm
                                         void *context);
 
 // ---------------------------------------------------------------------------------------------
+// What could be had
+// ---------------------------------------------------------------------------------------------
+
+// How large a request could be, at a price. `modelled` is the time in driver calls by the figures
+// of published measurements (those of simcuda's latency `typical`), one call a page; `learned` the
+// same by what the calls of this process took in the mean, UINT64_MAX where it has made none of a
+// kind. How long the device's own work takes is not known: a wait is one call here.
+typedef struct berm_price {
+    uint64_t size_bytes; // of the largest request
+    uint64_t pages;      // granules to be mapped for it
+    uint64_t modelled_us, learned_us;
+} berm_price_t;
+
+typedef struct berm_prices {
+    size_t size;          // sizeof(berm_prices_t) of the caller
+    berm_price_t now;     // free now: no driver call for memory (berm_largest_free_read)
+    berm_price_t waited;  // the same when streams have been waited for that use freed blocks
+    berm_price_t moved;   // mapping at most as many pages as were asked about, free elsewhere
+    berm_price_t trimmed; // all pages that are free, or will be after waits, wherever they are
+    berm_price_t grown;   // and new memory, to the limit or to what the driver has
+} berm_prices_t;
+
+#define BERM_PRICES_INIT BERM_SIZED_INIT(berm_prices_t)
+
+// Fills *prices for a request on (device, stream), each with all that is cheaper: they rise. They
+// are of now, and no promise: other threads take what is free. `grown` is what
+// berm_largest_obtainable_read says.
+//   pages_max  of `moved`
+// It starts berm and opens the device where need be, and empties thread caches of the device.
+// Errors: ARGUMENT, VERSION, DEVICE, SHUTDOWN, FORKED, START ERRORS, DEVICE ERRORS.
+// Driver: cuMemGetInfo, and as berm_largest_free_read. Waits: as berm_largest_free_read.
+// Streams: events on them.
+BERM_API berm_status_t berm_obtainable_read(int device, berm_stream_t stream, uint64_t pages_max,
+                                            berm_prices_t *prices);
+
+// ---------------------------------------------------------------------------------------------
 // What grows
 // ---------------------------------------------------------------------------------------------
 

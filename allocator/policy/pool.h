@@ -274,6 +274,8 @@ berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *s
 uint64_t berm__pool_largest_free(berm_pool_t *pool);
 // The largest free range as it is now: caches are left alone. Takes the pool's lock.
 uint64_t berm__pool_largest_range(berm_pool_t *pool);
+// The same when all that is awaited has passed: the longest run of free and awaited addresses.
+uint64_t berm__pool_largest_awaited(berm_pool_t *pool);
 // The same when pages may move, streams be waited for, and memory grow to the limit or to what the
 // driver has free, with its price. `pool` may be NULL: a stream not seen yet. The context is
 // current.

@@ -322,7 +322,7 @@ static const char *chunk_problem(const berm_ring_chunk_t *chunk) {
     berm_ring_event_t event;
     bool is_good = true;
     while (cursor_next(&cursor, &event, &is_good))
-        if (cursor.where[0] == 0 || event.size_bytes == 0)
+        if (cursor.where[0] == 0 || (event.size_bytes == 0 && event.kind != BERM_RING_MARK))
             return "an event has no place or no size";
     return is_good ? NULL : "what is in a chunk is no record";
 }
