@@ -175,8 +175,9 @@ void berm__group_routes_set(berm_group_t *group, uint32_t routes) {
             watch->capture_routes += each->routes;
 }
 
-// What was freed while an earlier graph of the group was captured comes back before the next one is:
-// else graphs that share a pool would not share its memory. Whatever fails here costs memory only.
+// What was freed while an earlier graph of the group was captured comes back before the next one
+// is: else graphs that share a pool would not share its memory. Whatever fails here costs memory
+// only.
 static void deferred_settle(berm_pool_t *pool) {
     bool waited = pool->group->is_captured;
     (void)berm__deferred_process(pool, NULL);

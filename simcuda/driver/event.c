@@ -93,6 +93,18 @@ static int event_record(sim_event_t *event, sim_stream_t *stream, sim_context_t 
     return BERM_CU_SUCCESS;
 }
 
+// A launch has come to the step that records the event; one that is gone is passed by.
+void sim_event_mark(uint64_t handle, sim_mark_t *mark) {
+    sim_event_t *event = sim_table_get(&sim.events, handle);
+    if (event == NULL)
+        return;
+    if (event->mark != NULL)
+        sim_mark_drop(event->mark);
+    mark->refs++;
+    event->mark = mark;
+    event->capture_id = 0;
+}
+
 static int event_record_on(berm_cu_event_t event_handle, berm_cu_stream_t stream_handle,
                            unsigned flags) {
     int result;
@@ -107,9 +119,14 @@ static int event_record_on(berm_cu_event_t event_handle, berm_cu_stream_t stream
         return result;
     if (stream->context != event->context)
         return BERM_CU_INVALID_HANDLE;
+    bool is_external = (flags & BERM_CU_EVENT_RECORD_EXTERNAL) != 0;
+    if (stream->capture != NULL && is_external) {
+        const sim_issue_t issue = {.event = event->handle};
+        return sim_capture_add(stream, &issue, NULL, 0);
+    }
     if (stream->capture != NULL)
         return sim_capture_record(stream, event);
-    if ((flags & BERM_CU_EVENT_RECORD_EXTERNAL) != 0)
+    if (is_external)
         return BERM_CU_INVALID_VALUE;
     result = sim_capture_check_legacy(stream);
     return result != BERM_CU_SUCCESS ? result : event_record(event, stream, NULL);

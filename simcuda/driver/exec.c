@@ -211,6 +211,8 @@ static int run_step(const run_t *run, uint32_t number) {
                          .action = has_action ? &step->action : NULL,
                          .mark = mark};
     run->marks[number] = mark;
+    if (step->event != 0)
+        sim_event_mark(step->event, mark);
     if (step->action.kind != SIM_ACTION_HOST)
         return sim_work_issue(stream, &issue, step->accesses, step->access_count);
     mark->refs++; // one for the callback

@@ -125,6 +125,7 @@ bool sim_graph_add(sim_graph_t *graph, uint64_t context, const sim_issue_t *issu
     step->duration_ns = issue->duration_ns;
     step->is_kernel = issue->is_kernel;
     step->is_copy = issue->is_copy;
+    step->event = issue->event;
     if (issue->action != NULL)
         step->action = *issue->action;
     step->access_count = (uint32_t)count;

@@ -14,6 +14,7 @@ typedef struct sim_step {
     uint64_t duration_ns;
     bool is_kernel, is_copy;
     sim_action_t action;
+    uint64_t event; // handle of what a launch records here; 0: none
     uint32_t branch;
     sim_deps_t deps;
     uint32_t access_count;

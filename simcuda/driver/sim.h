@@ -438,6 +438,8 @@ sim_stream_t *sim_stream_get(berm_cu_stream_t handle, int *result);
 // An event of the current context; NULL with *result set.
 sim_event_t *sim_event_create(unsigned flags, int *result);
 void sim_event_free(sim_event_t *event);
+// The event was recorded by the launch of a graph, at `mark`.
+void sim_event_mark(uint64_t handle, sim_mark_t *mark);
 sim_stream_t *sim_stream_create(sim_context_t *context, unsigned flags, int priority);
 void sim_stream_destroy(sim_stream_t *stream);
 void sim_streams_reap(sim_context_t *context);
@@ -452,6 +454,7 @@ typedef struct sim_issue {
     bool is_kernel;             // may start before the kernel before it has ended (pdl_overlap_ns)
     bool is_copy;               // reaches memory of any device
     const sim_action_t *action; // NULL: none
+    uint64_t event;             // of a captured step: the event that its launch records; 0: none
     // results
     uint64_t start_ns, end_ns;
     uint64_t overlaps; // the number of the work before, still running when this starts; 0: none

@@ -130,6 +130,34 @@ Test(graph, branches_race_and_joined_ones_do_not) {
     }
 }
 
+// An event recorded as external is a node: the launch records it, not the capture.
+Test(graph, records_external_events) {
+    start_graph();
+    berm_cu_event_t first = event_new(), last = event_new();
+    float ms = 0;
+    FAILS(cuEventRecordWithFlags(first, stream, BERM_CU_EVENT_RECORD_EXTERNAL),
+          BERM_CU_INVALID_VALUE); // in a capture only
+    begin();
+    OK(cuEventRecordWithFlags(first, stream, BERM_CU_EVENT_RECORD_EXTERNAL));
+    OK(launch(stream, 3000000, 0, 0, 0));
+    OK(cuEventRecordWithFlags(last, stream, BERM_CU_EVENT_RECORD_EXTERNAL));
+    berm_cu_graph_t graph = end();
+    cr_assert(nodes_of(graph) == 3);
+    berm_cu_graph_exec_t exec = NULL;
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuEventQuery(last)); // not recorded yet
+    OK(cuGraphLaunch(exec, stream));
+    FAILS(cuEventQuery(last), BERM_CU_NOT_READY);
+    OK(cuEventSynchronize(last));
+    OK(cuEventElapsedTime(&ms, first, last));
+    cr_assert(ms >= 2.9 && ms < 3.5, "%g ms", (double)ms);
+    OK(cuEventDestroy_v2(last)); // a launch passes by what is gone
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
 Test(graph, launches_are_ordered_with_the_stream) {
     start_graph();
     berm_cu_stream_t other = stream_new(1);

@@ -257,7 +257,11 @@ bool Allocator::initialized() {
     return device_count_.load() > 0;
 }
 
+// Nothing by a thread whose requests go to a pool: what is free there is to serve them.
 void Allocator::emptyCache(MempoolId_t /*id*/) {
+    const DeviceIndex current = device_now();
+    if (is_routed(current, c10::cuda::getCurrentCUDAStream(current).stream()))
+        return;
     for (int device = 0; device < device_count_.load(); device++)
         check("berm_trim", berm_trim(device, 0, nullptr));
     if (history_.is_watched()) {
@@ -279,15 +283,31 @@ double Allocator::getMemoryFraction(DeviceIndex device) {
     return fractions_.at(static_cast<size_t>(device));
 }
 
-void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
-    TORCH_CHECK(fraction >= 0 && fraction <= 1, "invalid fraction: ", fraction,
-                ": want a number from 0 to 1");
+// The smaller of what set_per_process_memory_fraction and throw_on_cudamalloc_oom leave.
+void Allocator::limit_apply(DeviceIndex device) {
+    const double fraction = std::min(getMemoryFraction(device), Config::rejection_fraction());
     berm_device_info_t info = BERM_DEVICE_INFO_INIT;
     check("berm_device_info_read", berm_device_info_read(device, &info));
     const auto limit = static_cast<uint64_t>(static_cast<double>(info.memory_bytes) * fraction);
     check("berm_limit_set", berm_limit_set(device, fraction < 1 ? limit : UINT64_MAX));
-    const std::lock_guard<std::mutex> guard(lock_);
-    fractions_.at(static_cast<size_t>(device)) = fraction;
+}
+
+void Allocator::limits_apply() {
+    const double fraction = Config::rejection_fraction();
+    if (rejection_fraction_.exchange(fraction) == fraction)
+        return;
+    for (int device = 0; device < device_count_.load(); device++)
+        limit_apply(static_cast<DeviceIndex>(device));
+}
+
+void Allocator::setMemoryFraction(double fraction, DeviceIndex device) {
+    TORCH_CHECK(fraction >= 0 && fraction <= 1, "invalid fraction: ", fraction,
+                ": want a number from 0 to 1");
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        fractions_.at(static_cast<size_t>(device)) = fraction;
+    }
+    limit_apply(device);
 }
 
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest) {

@@ -136,6 +136,9 @@ class Allocator final : public caching::CUDAAllocator {
                            std::shared_ptr<caching::AllocatorState> state) override;
     std::string name() override;
 
+    // After a change of settings: what each device may hold.
+    void limits_apply();
+
   private:
     Allocator() = default;
     void *alloc(size_t size, DeviceIndex device, cudaStream_t stream);
@@ -149,9 +152,13 @@ class Allocator final : public caching::CUDAAllocator {
     // shortage.cpp: tells the observers, and raises.
     [[noreturn]] void raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
                                      cudaStream_t stream);
+    void reject(size_t size, DeviceIndex device, const berm_stats_t &stats, size_t total_bytes,
+                const std::string &words);
+    void limit_apply(DeviceIndex device);
 
     std::atomic<int> device_count_{0};
     std::atomic<bool> is_enabled_{true};
+    std::atomic<double> rejection_fraction_{1.0};
     std::vector<std::unique_ptr<Figures>> figures_; // by device; fixed by init
     std::vector<double> fractions_;                 // by device; under lock_
     History history_;
@@ -168,6 +175,10 @@ std::vector<MempoolId_t> pool_ids(DeviceIndex device);
 bool pools_are_used();
 // The pool of a live block.
 MempoolId_t pool_of(const void *pointer);
+// Whether a request of the calling thread on this stream goes to a pool of the user's or a graph's.
+bool is_routed(DeviceIndex device, cudaStream_t stream);
+// False for a pool whose blocks have memory of their own.
+bool pool_splits(DeviceIndex device, MempoolId_t id);
 
 // The deleter of every tensor's memory.
 void delete_block(void *pointer);

@@ -17,14 +17,16 @@ void Config::refresh() {
         has_divisions_.store(true, std::memory_order_relaxed);
 }
 
-void Config::start() {
+void Config::start(void (*changed)()) {
     (void)CUDAAllocatorConfig::instance(); // parses the environment, and says what is wrong with it
     refresh();
     auto before = AcceleratorAllocatorConfig::getConfigParserHook();
-    AcceleratorAllocatorConfig::getConfigParserHook() = [before](const std::string &settings) {
+    AcceleratorAllocatorConfig::getConfigParserHook() = [before,
+                                                         changed](const std::string &settings) {
         if (before)
             before(settings);
         refresh();
+        changed();
     };
 }
 
@@ -43,6 +45,12 @@ std::size_t Config::divided(std::size_t size) {
 
 double Config::memory_fraction() {
     return CUDAAllocatorConfig::per_process_memory_fraction();
+}
+
+double Config::rejection_fraction() {
+    return CUDAAllocatorConfig::throw_on_cudamalloc_oom()
+               ? CUDAAllocatorConfig::per_process_memory_fraction()
+               : 1.0;
 }
 
 std::int64_t Config::max_split_bytes() {

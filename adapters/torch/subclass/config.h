@@ -15,8 +15,8 @@ namespace berm_torch {
 
 class Config {
   public:
-    // Reads the settings, and again whenever a program changes them.
-    static void start();
+    // Reads the settings, and again whenever a program changes them, which `changed` is then told.
+    static void start(void (*changed)());
 
     // Whether roundup_power2_divisions has ever been set: then blocks are larger than asked for,
     // and what was asked for is kept apart.
@@ -29,6 +29,8 @@ class Config {
     // max_split_size_mb, which berm has no use for; -1: not set.
     static std::int64_t max_split_bytes();
     static double memory_fraction();
+    // The part of a device over which requests are rejected by throw_on_cudamalloc_oom; 1: none.
+    static double rejection_fraction();
     static c10::cuda::CUDACachingAllocator::AllocatorConfigInfo describe();
 
   private:

@@ -112,11 +112,11 @@ void Figures::read(const Awaited &awaited, const Physical &physical, DeviceStats
     reserved_split(parts, all, stats->active_bytes[1]);
     std::copy(std::begin(parts), std::end(parts), stats->reserved_bytes.begin());
     stats->num_alloc_retries = physical.retries - base_.retries;
-    stats->num_ooms = physical.out_of_memory - base_.out_of_memory;
     stats->num_sync_all_streams = physical.waits - base_.waits;
     stats->num_device_alloc = physical.maps - base_.maps;
     stats->num_device_free = physical.unmaps - base_.unmaps;
     stats->num_oom_rejections = rejections_.load(std::memory_order_relaxed);
+    stats->num_ooms = physical.out_of_memory - base_.out_of_memory - stats->num_oom_rejections;
 }
 
 void Figures::totals_reset(const Physical &physical) {

@@ -121,6 +121,25 @@ MempoolId_t pool_of(const void *pointer) {
     return mempool_id_of(whatis.pool);
 }
 
+// Filters are torch's: they ask for the thread, or the driver for the stream's capture.
+bool is_routed(DeviceIndex device, cudaStream_t stream) {
+    if (!pools_are_used())
+        return false;
+    const std::lock_guard<std::mutex> guard(filter_lock);
+    for (const auto &[key, routes] : filters)
+        for (const auto &filter : routes)
+            if (key.first == device && (*filter)(stream))
+                return true;
+    return false;
+}
+
+bool pool_splits(DeviceIndex device, MempoolId_t id) {
+    const std::lock_guard<std::mutex> guard(filter_lock);
+    const auto found = known.find({device, id});
+    return found == known.end() ||
+           (found->second.traits & (BERM_POOL_EXPORTABLE | BERM_POOL_NO_SPLIT)) == 0;
+}
+
 void Allocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, Filter filter) {
     is_used.store(true);
     auto kept = std::make_unique<Filter>(std::move(filter));

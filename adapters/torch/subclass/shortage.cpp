@@ -55,6 +55,36 @@ std::string report_take() {
     return taken;
 }
 
+// With throw_on_cudamalloc_oom a request for which the settings' part of the device has no room,
+// and nothing can be moved or given back either, is no failure of the device: it is counted and
+// told apart. Does nothing where the cause is another.
+void Allocator::reject(size_t size, DeviceIndex device, const berm_stats_t &stats,
+                       size_t total_bytes, const std::string &words) {
+    const double fraction = Config::rejection_fraction();
+    const auto limit = static_cast<uint64_t>(static_cast<double>(total_bytes) * fraction);
+    if (fraction >= 1 || getMemoryFraction(device) <= fraction ||
+        stats.reserved_bytes.current + size <= limit)
+        return;
+    figures_[static_cast<size_t>(device)]->rejected();
+    std::vector<caching::OomRejectionObserver> observers;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        observers = rejection_observers_;
+    }
+    for (const auto &observer : observers) {
+        try {
+            observer(device, size, stats.reserved_bytes.current, total_bytes);
+        } catch (const std::exception &error) {
+            TORCH_WARN("berm: an observer of rejections: ", error.what());
+        }
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. The request for ",
+                     size_text(size), " is rejected, as throw_on_cudamalloc_oom wants it: ",
+                     size_text(stats.reserved_bytes.current), " are held, and of GPU ",
+                     static_cast<int>(device), " per_process_memory_fraction leaves ",
+                     size_text(limit), ".\n", words);
+}
+
 void Allocator::raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
                                cudaStream_t stream) {
     std::string words = report_take();
@@ -66,6 +96,7 @@ void Allocator::raise_shortage(berm_status_t status, size_t size, DeviceIndex de
     C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     berm_stats_t stats = BERM_STATS_INIT;
     check("berm_stats_read", berm_stats_read(device, &stats));
+    reject(size, device, stats, total_bytes, words);
     const uint64_t allowed = std::min<uint64_t>(stats.limit_bytes, total_bytes);
     const auto allocated =
         static_cast<uint64_t>(figures_[static_cast<size_t>(device)]->allocated_bytes());
@@ -99,7 +130,6 @@ void Allocator::attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer)
     shortage_observers_.push_back(std::move(observer));
 }
 
-// berm rejects nothing in advance: it tells them never.
 void Allocator::attachOomRejectionObserver(caching::OomRejectionObserver observer) {
     const std::lock_guard<std::mutex> guard(lock_);
     rejection_observers_.push_back(std::move(observer));

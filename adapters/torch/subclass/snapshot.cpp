@@ -49,6 +49,25 @@ void walk(void *context, const berm_walk_segment_t *segment, const berm_walk_blo
         info.blocks.push_back(std::move(one));
 }
 
+// Of a pool that does not split, each block is a segment: so PyTorch has it.
+std::vector<c10::CachingDeviceAllocator::SegmentInfo>
+by_block(const c10::CachingDeviceAllocator::SegmentInfo &run) {
+    std::vector<c10::CachingDeviceAllocator::SegmentInfo> made;
+    size_t addr = run.address;
+    for (const auto &block : run.blocks) {
+        c10::CachingDeviceAllocator::SegmentInfo one = run;
+        one.address = addr;
+        one.total_size = block.size;
+        one.requested_size = block.active ? block.requested_size : 0;
+        one.allocated_size = block.allocated ? block.size : 0;
+        one.active_size = block.active ? block.size : 0;
+        one.blocks = {block};
+        made.push_back(std::move(one));
+        addr += block.size;
+    }
+    return made;
+}
+
 void contexts_add(const History &history, c10::CachingDeviceAllocator::SegmentInfo *info) {
     size_t addr = info->address;
     for (auto &block : info->blocks) {
@@ -72,8 +91,12 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces) {
         contexts_add(history_, &segment);
     std::sort(walked.segments.begin(), walked.segments.end(),
               [](const auto &a, const auto &b) { return a.address < b.address; });
-    for (const auto &segment : walked.segments)
-        info.segments.push_back(segment);
+    for (const auto &segment : walked.segments) {
+        const std::vector<c10::CachingDeviceAllocator::SegmentInfo> parts =
+            pool_splits(segment.device, segment.owner_private_pool_id) ? std::vector{segment}
+                                                                       : by_block(segment);
+        info.segments.insert(info.segments.end(), parts.begin(), parts.end());
+    }
     if (history_.is_watched()) {
         history_.completed_note(false);
         mapped_note(-1, nullptr);

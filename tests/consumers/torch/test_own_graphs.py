@@ -21,8 +21,10 @@ def captured(torch, graph, *arguments, **named):
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         graph.capture_begin(*arguments, **named)
-        yield stream
-        graph.capture_end()
+        try:
+            yield stream
+        finally:  # the next case needs the device
+            graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
 
 
