@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
 #include <rmm/device_buffer.hpp>
 #include <rmm/device_uvector.hpp>
 #include <rmm/mr/callback_memory_resource.hpp>
