@@ -243,7 +243,8 @@ class TensorRtAllocator : public nvinfer1::IGpuAllocator {
 
 // Keeps a buffer for each output whose size depends on the data, by its tensor's name:
 // IExecutionContext::setOutputAllocator(name, &outputs), one object for any number of outputs of
-// one context. A buffer grows where it is, and stays from one inference to the next.
+// one context. A buffer grows where it is, and stays from one inference to the next. It is of no
+// stream: any may use it, as the next inference may run on another.
 class TensorRtOutputAllocator : public nvinfer1::IOutputAllocator {
   public:
     TensorRtOutputAllocator() noexcept : TensorRtOutputAllocator(TensorRtOptions{}) {}
@@ -283,15 +284,13 @@ class TensorRtOutputAllocator : public nvinfer1::IOutputAllocator {
     // `current` is what the context was given, which may be the caller's own: it is left alone.
     void *reallocateOutput(char const *name, void *, std::uint64_t size,
                            std::uint64_t alignment) noexcept override {
-        return output_resize(name, size, alignment, BERM_STREAM_NONE);
+        return output_resize(name, size, alignment);
     }
 
 #if BERM_TENSORRT_HAS_STREAMS
     void *reallocateOutputAsync(char const *name, void *, std::uint64_t size,
-                                std::uint64_t alignment, cudaStream_t stream) noexcept override {
-        return output_resize(name, size, alignment,
-                             stream == nullptr ? BERM_STREAM_NONE
-                                               : static_cast<berm_stream_t>(stream));
+                                std::uint64_t alignment, cudaStream_t) noexcept override {
+        return output_resize(name, size, alignment);
     }
 #endif
 
@@ -322,8 +321,9 @@ class TensorRtOutputAllocator : public nvinfer1::IOutputAllocator {
     }
 
     // A buffer that cannot grow is replaced: what was in it need not stay.
-    void *output_resize(const char *name, std::uint64_t size, std::uint64_t alignment,
-                        berm_stream_t stream) noexcept {
+    void *output_resize(const char *name, std::uint64_t size, std::uint64_t alignment) noexcept {
+        if (name == nullptr)
+            return nullptr;
         const std::lock_guard<std::mutex> lock(mutex_);
         Output *output = nullptr;
         try {
@@ -337,7 +337,7 @@ class TensorRtOutputAllocator : public nvinfer1::IOutputAllocator {
                           (size <= tensorrt_detail::Requests::size_bytes(output->data) ||
                            requests_.grow(output->data, size) != nullptr);
         if (!fits) {
-            void *made = requests_.alloc(size, alignment, true, stream);
+            void *made = requests_.alloc(size, alignment, true, BERM_STREAM_NONE);
             if (made == nullptr)
                 return nullptr;
             (void)tensorrt_detail::Requests::free(output->data, BERM_STREAM_NONE);

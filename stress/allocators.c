@@ -8,20 +8,13 @@
 #include "stress/baselines/lib.h"
 
 const stress_allocator_ops_t *const stress_allocators[] = {
-    &stress_berm_ops,
-    &stress_pytorch_ops,
-    &stress_expandable_ops,
-    &stress_gmlake_ops,
-    &stress_naive_ops,
-    &stress_bfc_ops,
-    &stress_cudamalloc_ops,
-    &stress_jemalloc_ops,
-    &stress_torch_native_ops,
-    &stress_torch_expandable_ops,
-    &stress_rmm_pool_ops,
-    &stress_rmm_arena_ops,
-    &stress_rmm_berm_ops,
-    NULL,
+    &stress_berm_ops,         &stress_pytorch_ops,
+    &stress_expandable_ops,   &stress_gmlake_ops,
+    &stress_naive_ops,        &stress_bfc_ops,
+    &stress_cudamalloc_ops,   &stress_jemalloc_ops,
+    &stress_torch_native_ops, &stress_torch_expandable_ops,
+    &stress_rmm_pool_ops,     &stress_rmm_arena_ops,
+    &stress_rmm_berm_ops,     NULL,
 };
 
 const stress_allocator_ops_t *stress_allocator_find(const char *name) {

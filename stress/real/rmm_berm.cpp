@@ -8,8 +8,6 @@
 #include <optional>
 #include <string>
 
-#include <cuda_runtime_api.h>
-
 #include "berm_introspect.h"
 #include "berm_rmm.hpp"
 #include "stress/real/real.h"

@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
 #include <rmm/device_buffer.hpp>
 #include <rmm/device_uvector.hpp>
 #include <rmm/mr/callback_memory_resource.hpp>
@@ -172,6 +170,21 @@ void callbacks(cuda::stream_ref stream) {
     CHECK(live_bytes() == before);
 }
 
+// As RMM before 26.06 passes a stream.
+struct OlderStream {
+    cudaStream_t handle;
+    cudaStream_t value() const noexcept { return handle; }
+};
+
+void callbacks_of_older_versions() {
+    const cudaStream_t stream = stream_make();
+    void *block = berm::RmmAllocate{}(5 * kMiB, OlderStream{stream}, nullptr);
+    berm::RmmDeallocate{}(block, 5 * kMiB, OlderStream{stream}, nullptr);
+    void *again = berm::RmmAllocate{}(5 * kMiB, OlderStream{stream}, nullptr);
+    CHECK(block != nullptr && again == block);
+    berm::RmmDeallocate{}(again, 5 * kMiB, OlderStream{stream}, nullptr);
+}
+
 // What RMM puts around a resource.
 void adaptors(cuda::stream_ref stream) {
     rmm::mr::statistics_resource_adaptor statistics{berm::RmmResource{}};
@@ -214,6 +227,7 @@ int main() {
     failures_are_rmms();
     equality();
     callbacks(stream);
+    callbacks_of_older_versions();
     adaptors(stream);
     many_threads();
     const berm_stats_t stats = stats_read();

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "NvInferRuntime.h"
+#include <NvInferRuntime.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 

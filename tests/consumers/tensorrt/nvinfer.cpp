@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "NvInferRuntime.h"
+#include <NvInferRuntime.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
