@@ -45,6 +45,12 @@ const char *berm__error_text(void) {
 
 void berm__call_site_set(const void *site) {
     call_site = site;
+    berm_thread_t *thread = berm__thread;
+    bool notes = atomic_load_explicit(&berm__heap.notes_sites, memory_order_relaxed);
+    if (BERM_LIKELY(thread == NULL || (!notes && thread->ring.site == 0)))
+        return;
+    thread->ring.site = notes ? (uint64_t)(uintptr_t)site : 0;
+    thread->ring.limit = NULL; // the next event has it before it
 }
 
 const void *berm__call_site(void) {
