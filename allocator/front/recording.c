@@ -125,9 +125,11 @@ static berm_record_kind_t kind_of(berm_ring_kind_t kind) {
     }
 }
 
+// The last ones: a file of all that the ring may have would be a hundred megabytes.
 static bool events_copy(berm_record_device_t *device, const berm_events_t *events) {
-    device->has_lost = events->has_lost;
-    for (uint64_t i = 0; i < events->count; i++) {
+    uint64_t first = events->count - berm__min_u64(events->count, BERM_RECORD_EVENTS_MAX);
+    device->has_lost = events->has_lost || first > 0;
+    for (uint64_t i = first; i < events->count; i++) {
         const berm_ring_event_t *event = &events->at[i];
         const berm_record_event_t item = {.kind = (uint8_t)kind_of(event->kind),
                                           .tag = event->tag,

@@ -89,6 +89,7 @@ typedef struct berm_record_module {
 enum {
     BERM_RECORD_MODULES_MAX = 128,
     BERM_RECORD_DEVICES_MAX = 64,
+    BERM_RECORD_EVENTS_MAX = 200000, // of a device, in one that is taken
     BERM_RECORD_TAGS_MAX = 256,
     BERM_RECORD_TAG_BYTES = 48,
 };
