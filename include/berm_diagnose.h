@@ -139,7 +139,7 @@ BERM_API berm_status_t berm_obtainable_read(int device, berm_stream_t stream, ui
 BERM_API berm_status_t berm_mark(uint64_t *mark);
 
 // Blocks of one tag and one size.
-typedef struct berm_diff {
+typedef struct berm_diff_s {
     size_t size; // sizeof(berm_diff_t) of the library
     int device;
     const char *tag;                  // "": none

@@ -245,8 +245,8 @@ static bool is_leak(const look_t *look, berm_verdict_t *verdict) {
              look->history.allocs, look->history.frees);
     next_step(verdict,
               "find who keeps them: set a mark before a request or a step and diff after it "
-              "(berm_mark, berm_diff), push tags around the parts of the program, or record "
-              "call sites (option call_sites)");
+              "(berm_mark, berm_diff), and push tags around the parts of the program "
+              "(berm_tag_push)");
     return true;
 }
 

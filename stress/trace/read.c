@@ -36,7 +36,8 @@ static trace_t *read_input(const trace_input_t *input, const trace_read_options_
         }
     }
     trace_fail(error, error_capacity,
-               "%s:1: is no trace: neither a PyTorch snapshot pickle nor a recording of berm's nor CSV with a header "
+               "%s:1: is no trace: neither a PyTorch snapshot pickle nor a recording of berm's nor "
+               "CSV with a header "
                "(event_index,op,id,size_bytes,stream; Thread,Time,Action,Pointer,Size,Stream; "
                "id,lower,upper,size)",
                input->name);
