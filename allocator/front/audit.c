@@ -302,7 +302,7 @@ int berm__audit_run(char *error, size_t error_capacity) {
         berm__device_thaw(device);
         berm__mutex_unlock(&device->lock);
     }
-    return broken;
+    return broken != 0 ? broken : berm__ring_check(error, error_capacity);
 }
 
 berm_status_t berm_audit(int *invariant) {

@@ -82,6 +82,17 @@ static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
     return cache != NULL ? cache : berm__thread_cache_make(epoch_now(), pool, is_keeping);
 }
 
+// Notes an event of a pool for which the thread has no cache.
+static void event_note(const berm_pool_t *pool, berm_ring_kind_t kind, berm_addr_t addr,
+                       uint64_t size_bytes) {
+    berm_ring_t *ring = berm__thread_ring(epoch_now());
+    if (ring == NULL)
+        return;
+    const berm_ring_where_t where = {pool->device->gpu.ordinal, pool->stream->handle,
+                                     pool->group->id};
+    berm__ring_once(ring, &where, kind, addr, size_bytes, 0);
+}
+
 // From the pool of the thread's cache. The caller is inside the cache, or holds the device's lock.
 static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
                                    uint64_t alignment_bytes, bool may_map, berm_addr_t *out) {
@@ -90,6 +101,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     uint64_t occupied;
     bool may_hit = counts->number_next == counts->number_end; // and so no hit was tried
     berm__counts_number_secure(counts, pool->device);
+    berm__cache_room(cache);
     berm__mutex_lock(&pool->lock);
     may_hit |= berm__cache_exchange(cache, size_bytes);
     if (may_hit && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
@@ -111,6 +123,9 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
         counts->number_next++;
         berm__counts_alloc(counts, size_bytes, occupied);
         berm__tag_alloc(pool->device, request.tag, size_bytes, occupied);
+        if (BERM_LIKELY(cache->ring != NULL))
+            berm__ring_turn(cache->ring, &cache->where, BERM_RING_ALLOC, *out, size_bytes, 0,
+                            may_map);
         berm__cache_refill(cache, size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
@@ -135,6 +150,7 @@ berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
         berm__counts_alloc(&counts, size_bytes, occupied);
         berm__tag_alloc(device, request.tag, size_bytes, occupied);
         berm__counts_merge(&counts, device);
+        event_note(pool, BERM_RING_ALLOC, *out, size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
     return status;
@@ -197,6 +213,7 @@ static berm_status_t alloc_default(uint64_t size_bytes, uint64_t alignment_bytes
     stream = berm__stream_normalize(stream);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), ordinal, stream);
     if (cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_enter(cache)) {
+        berm__cache_room(cache);
         bool is_hit = berm__cache_alloc(cache, size_bytes, out);
         berm__cache_leave(cache);
         if (BERM_LIKELY(is_hit))
@@ -246,6 +263,7 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
     berm_block_t block;
     berm_freed_t freed;
     berm_pool_t *pool = cache->pool;
+    berm__cache_room(cache);
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     // A large block that was refused for want of room goes to the pool, with the one in its way.
@@ -255,6 +273,9 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
         if (status == BERM_OK) {
             berm__counts_free(cache->counts, freed.requested_bytes, freed.occupied_bytes);
             berm__tag_free(pool->device, freed.tag, freed.requested_bytes, freed.occupied_bytes);
+            if (BERM_LIKELY(cache->ring != NULL))
+                berm__ring_note(cache->ring, &cache->where, BERM_RING_FREE, addr,
+                                freed.requested_bytes);
         }
     }
     berm__mutex_unlock(&pool->lock);
@@ -303,8 +324,20 @@ static berm_status_t free_counted(berm_pool_t *pool, berm_segment_t *segment, be
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     if (status == BERM_OK)
         status = berm__pool_free(&block, stream, is_captured, &freed);
-    if (status == BERM_OK)
+    if (status == BERM_OK) {
         freed_count(pool->device, &freed);
+        event_note(pool, BERM_RING_FREE, addr, freed.requested_bytes);
+    }
+    return status;
+}
+
+// Frees a block that there is no memory to defer, and notes it.
+static berm_status_t free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                                  berm_stream_ref_t *stream) {
+    berm_freed_t freed;
+    berm_status_t status = berm__pool_free_waiting(pool, segment, addr, stream, &freed);
+    if (status == BERM_OK)
+        event_note(pool, BERM_RING_FREE, addr, freed.requested_bytes);
     return status;
 }
 
@@ -343,7 +376,7 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
         // When all work is done it does not matter which stream was named; it may be a peer's.
         if (!stream_is_done(device, handle))
             return BERM_ERROR_OUT_OF_HOST_MEMORY;
-        return berm__pool_free_waiting(pool, segment, addr, NULL);
+        return free_waiting(pool, segment, addr, NULL);
     }
     berm_status_t status;
     if (BERM_LIKELY(pool->is_default)) {
@@ -354,7 +387,7 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
         status = free_of_group(pool, segment, addr, stream);
     }
     if (BERM_UNLIKELY(status == BERM_ERROR_OUT_OF_HOST_MEMORY))
-        status = berm__pool_free_waiting(pool, segment, addr, stream);
+        status = free_waiting(pool, segment, addr, stream);
     berm__device_stream_give(stream);
     return status;
 }
@@ -403,6 +436,7 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), device->gpu.ordinal, handle);
     if (cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache)) {
+        berm__cache_room(cache);
         berm_status_t cached = berm__cache_free(cache, segment, addr);
         berm__cache_leave(cache);
         if (BERM_LIKELY(cached == BERM_OK))

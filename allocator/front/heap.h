@@ -80,6 +80,12 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
 // What the addresses of a range are, for whoever asks (whatis.c).
 berm_address_kind_t berm__range_kind(const berm_range_t *range);
 
+// The newest mark of this heap (mark.c); 0: there is none.
+uint64_t berm__mark_last(void);
+
+// berm_walk of a device that is locked and frozen.
+void berm__walk_frozen(const berm_device_t *device, berm_walk_fn fn, void *context);
+
 // The segment of an address, whose device is locked until the caller unlocks it; NULL, and nothing
 // locked, if it is in no segment.
 berm_segment_t *berm__heap_segment_enter(berm_addr_t addr, berm_device_t **device);

@@ -51,6 +51,9 @@ typedef struct berm_options {
     bool abort_conf;
     berm_log_level_t log;
     char oom_report[BERM_OPTION_TEXT_BYTES]; // a file; "": none
+    bool event_ring;
+    char recording[BERM_OPTION_TEXT_BYTES]; // a file; "": none
+    bool leak_check;
     berm_mem_backend_t host_memory;
     char conf_file[BERM_OPTION_TEXT_BYTES];
     char error[BERM_OPTION_TEXT_BYTES]; // why the last berm__options_load failed, or ""

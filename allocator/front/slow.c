@@ -8,6 +8,7 @@
 #include "front/pressure.h"
 #include "front/report.h"
 #include "front/source.h"
+#include "front/thread.h"
 #include "policy/source.h"
 
 // Where a request stands between its attempts.
@@ -123,6 +124,14 @@ static berm_status_t alloc_climbing(berm_device_t *device, const berm_want_t *wa
     return status;
 }
 
+static void failure_note(const berm_want_t *want, berm_status_t status) {
+    berm_ring_t *ring = berm__thread_ring(atomic_load(&berm__heap.epoch));
+    if (ring == NULL)
+        return;
+    const berm_ring_where_t where = {want->ordinal, want->stream, want->id};
+    berm__ring_once(ring, &where, BERM_RING_FAIL, 0, want->size_bytes, (uint64_t)status);
+}
+
 berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     berm_device_t *device;
     berm_shortage_t shortage;
@@ -143,7 +152,9 @@ berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     berm__mutex_unlock(&device->lock);
     berm__source_returns_settle(device);
     berm__work_log(device, want->size_bytes, before, after);
-    if (BERM_UNLIKELY(status != BERM_OK))
+    if (BERM_UNLIKELY(status != BERM_OK)) {
+        failure_note(want, status);
         berm__shortage_report(&shortage);
+    }
     return status;
 }

@@ -28,6 +28,10 @@ const char *berm__tag_name(uint8_t tag) {
     return tag <= berm__tag_count() ? names.at[tag] : "";
 }
 
+uint8_t berm__tag_of(const char *name) {
+    return *name == '\0' ? 0 : (uint8_t)((size_t)(name - names.at[0]) / sizeof names.at[0]);
+}
+
 uint8_t berm__tag_top(void) {
     return stack.depth > 0 ? stack.tags[stack.depth - 1] : 0;
 }
@@ -72,11 +76,13 @@ static uint8_t name_intern(const char *name) {
 
 // A thread's records may be of an earlier heap: then nothing in them is looked at.
 static void top_publish(void) {
-    const berm_thread_t *thread = berm__thread;
+    berm_thread_t *thread = berm__thread;
     if (thread == NULL || thread->epoch != atomic_load(&berm__heap.epoch))
         return;
     for (uint32_t i = 0; i < thread->count; i++)
         thread->caches[i]->counts->tag = berm__tag_top();
+    thread->ring.tag = berm__tag_top();
+    berm__ring_part(&thread->ring);
 }
 
 berm_status_t berm_tag_push(const char *name) {

@@ -15,6 +15,8 @@
 const char *berm__tag_name(uint8_t tag);
 // The number of a name; 0: it was never pushed.
 uint8_t berm__tag_find(const char *name);
+// The number of a name that berm__tag_name gave.
+uint8_t berm__tag_of(const char *name);
 // How many names there are: 1 to this many are numbers.
 unsigned berm__tag_count(void);
 // The calling thread's innermost tag; 0: none.

@@ -89,7 +89,10 @@ static void walk_segment(walk_t *walk, const berm_segment_t *segment) {
     }
 }
 
-static void walk_device(walk_t *walk, const berm_device_t *device) {
+void berm__walk_frozen(const berm_device_t *device, berm_walk_fn fn, void *context) {
+    walk_t opened = {fn, context, {.size = sizeof opened.segment}};
+    walk_t *walk = &opened;
+    walk->segment.device = device->gpu.ordinal;
     BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link) {
         walk->segment.stream = pool->stream->handle;
         walk->segment.pool = pool->group->id;
@@ -107,10 +110,9 @@ berm_status_t berm_walk(int ordinal, berm_walk_fn fn, void *context) {
     berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
     if (status != BERM_OK || device == NULL)
         return status;
-    walk_t walk = {fn, context, {.size = sizeof walk.segment, .device = ordinal}};
     berm__mutex_lock(&device->lock);
     berm__device_freeze(device);
-    walk_device(&walk, device);
+    berm__walk_frozen(device, fn, context);
     berm__device_thaw(device);
     berm__mutex_unlock(&device->lock);
     return BERM_OK;

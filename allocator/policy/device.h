@@ -25,6 +25,7 @@
 #include "policy/decay.h"
 #include "policy/group.h"
 #include "policy/ladder.h"
+#include "policy/ring.h"
 #include "policy/stream.h"
 #include "vmm/phys.h"
 #include "vmm/segment.h"
@@ -97,6 +98,7 @@ typedef struct berm_device {
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;
     berm_list_t observers;                        // berm_observer_t.link (observe.h)
+    berm_ring_t ring;                             // of maps and unmaps
     _Atomic(struct berm_source_return *) returns; // to sources of pools (source.h)
     berm_warned_t warned[BERM_WARNED_MAX];
     // Under streams_lock, which is held to look a stream up or to change the list.

@@ -246,7 +246,7 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
 // NULL: for all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing
 // changed, if that fails too. No lock is held; takes the device's.
 berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
-                                      berm_stream_ref_t *stream);
+                                      berm_stream_ref_t *stream, berm_freed_t *freed);
 
 // Frees a live block whose recorded streams have been waited for; its own stream's order holds. The
 // pool's lock is held.
@@ -265,6 +265,8 @@ berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *s
 // A request of exactly this size on the pool's stream makes no memory call; 512 bytes more does.
 // Locked, as all that follows where nothing else is said.
 uint64_t berm__pool_largest_free(berm_pool_t *pool);
+// The same when all that is awaited has passed: the longest run of free and awaited addresses.
+uint64_t berm__pool_largest_awaited(berm_pool_t *pool);
 // The same when pages may move, streams be waited for, and memory grow to the limit or to what the
 // driver has free, with its price. `pool` may be NULL: a stream not seen yet. The context is
 // current.
