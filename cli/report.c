@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/report.h"
 #include "record/history.h"
 #include "record/verdict.h"
 #include "stress/trace/recording.h"
@@ -167,6 +167,7 @@ static int report_print(const arguments_t *a, const berm_record_t *record,
         if (device != NULL && berm__history_make(&history, device)) {
             figures_print(device);
             holders_print(record, &history);
+            cli_report_sites(record, device);
             berm__history_destroy(&history);
         }
     }

@@ -130,6 +130,8 @@ berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
         return status;
     if (BERM_UNLIKELY(!is_running))
         return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN, "berm_free: nothing was allocated yet");
+    if (BERM_UNLIKELY(atomic_load_explicit(&berm__heap.notes_sites, memory_order_relaxed)))
+        berm__call_site_set(NULL);
     return berm__heap_free(addr, device, stream);
 }
 

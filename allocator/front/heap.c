@@ -45,6 +45,12 @@ const char *berm__error_text(void) {
 
 void berm__call_site_set(const void *site) {
     call_site = site;
+    berm_thread_t *thread = berm__thread;
+    bool notes = atomic_load_explicit(&berm__heap.notes_sites, memory_order_relaxed);
+    if (BERM_LIKELY(thread == NULL || (!notes && thread->ring.site == 0)))
+        return;
+    thread->ring.site = notes ? (uint64_t)(uintptr_t)site : 0;
+    thread->ring.limit = NULL; // the next event has it before it
 }
 
 const void *berm__call_site(void) {
@@ -101,7 +107,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     uint64_t occupied;
     bool may_hit = counts->number_next == counts->number_end; // and so no hit was tried
     berm__counts_number_secure(counts, pool->device);
-    berm__cache_room(cache);
+    (void)berm__cache_room(cache);
     berm__mutex_lock(&pool->lock);
     may_hit |= berm__cache_exchange(cache, size_bytes);
     if (may_hit && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
@@ -213,7 +219,7 @@ static berm_status_t alloc_default(uint64_t size_bytes, uint64_t alignment_bytes
     stream = berm__stream_normalize(stream);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), ordinal, stream);
     if (cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_enter(cache)) {
-        berm__cache_room(cache);
+        (void)berm__cache_room(cache);
         bool is_hit = berm__cache_alloc(cache, size_bytes, out);
         berm__cache_leave(cache);
         if (BERM_LIKELY(is_hit))
@@ -263,7 +269,7 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
     berm_block_t block;
     berm_freed_t freed;
     berm_pool_t *pool = cache->pool;
-    berm__cache_room(cache);
+    (void)berm__cache_room(cache);
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     // A large block that was refused for want of room goes to the pool, with the one in its way.
@@ -436,7 +442,7 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), device->gpu.ordinal, handle);
     if (cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache)) {
-        berm__cache_room(cache);
+        (void)berm__cache_room(cache);
         berm_status_t cached = berm__cache_free(cache, segment, addr);
         berm__cache_leave(cache);
         if (BERM_LIKELY(cached == BERM_OK))

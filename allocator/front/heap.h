@@ -32,6 +32,7 @@ typedef struct berm_heap {
     atomic_uint_fast64_t hit_epoch; // the same where hits need no second look (hit.h), else 0
     atomic_bool is_forked;
     atomic_bool audits;            // options.audit, read on every call
+    atomic_bool notes_sites;       // options.call_sites: no request is a hit then
     atomic_uint_fast64_t decay_ms; // the shorter of the options', for the background thread
     // Under the lock; constant while running, but for what can be set at run time.
     berm_options_t options;
@@ -136,7 +137,8 @@ void berm__heap_hits_update(void);
 // berm_limit_set may have overruled it for one device. The heap's lock is held.
 void berm__heap_options_apply(bool has_new_limit);
 
-// Where the program called berm for the request that this thread makes.
+// Where the program called berm for the request that this thread makes; NULL: it is no request.
+// With call_sites its events have it.
 void berm__call_site_set(const void *site);
 const void *berm__call_site(void);
 

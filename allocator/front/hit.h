@@ -36,11 +36,9 @@ static inline bool berm__hit_alloc(berm_cache_t *cache, uint64_t size_bytes, ber
 // so that a hit needs no stack.
 static inline bool berm__hit_alloc_again(berm_cache_t *cache, uint64_t size_bytes,
                                          berm_addr_t *out) {
-    if (berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)) ||
-        !berm__cache_enter(cache))
+    if (!berm__cache_enter(cache))
         return false;
-    berm__cache_room(cache);
-    bool is_hit = berm__cache_alloc(cache, size_bytes, out);
+    bool is_hit = berm__cache_room(cache) && berm__cache_alloc(cache, size_bytes, out);
     berm__cache_leave(cache);
     return is_hit;
 }
@@ -70,11 +68,9 @@ static inline bool berm__hit_free(berm_cache_t *cache, berm_segment_t *segment, 
 
 static inline bool berm__hit_free_again(berm_cache_t *cache, berm_segment_t *segment,
                                         berm_addr_t addr) {
-    if (berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)) ||
-        !berm__cache_enter(cache))
+    if (!berm__cache_enter(cache))
         return false;
-    berm__cache_room(cache);
-    bool is_hit = berm__cache_free(cache, segment, addr) == BERM_OK;
+    bool is_hit = berm__cache_room(cache) && berm__cache_free(cache, segment, addr) == BERM_OK;
     berm__cache_leave(cache);
     return is_hit;
 }

@@ -25,7 +25,7 @@ static void hit_epoch_set(void) {
     berm_heap_t *heap = &berm__heap;
     bool is_plain = atomic_load(&heap->state) == BERM_HEAP_RUNNING &&
                     !atomic_load(&heap->is_forked) && !atomic_load(&heap->audits) &&
-                    !berm__route_any();
+                    !atomic_load(&heap->notes_sites) && !berm__route_any();
     atomic_store(&heap->hit_epoch, is_plain ? atomic_load(&heap->epoch) : 0);
 }
 
@@ -75,6 +75,7 @@ void berm__heap_options_apply(bool has_new_limit) {
     const berm_options_t *options = &berm__heap.options;
     atomic_store(&berm__heap.audits, options->audit || BERM_AUDIT_ON);
     atomic_store(&berm__ring_is_on, options->event_ring);
+    atomic_store(&berm__heap.notes_sites, options->call_sites);
     hit_epoch_set();
     berm__log_level_set(options->log);
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
@@ -113,6 +114,7 @@ static berm_status_t start_locked(const char *options) {
     }
     atomic_store(&heap->audits, heap->options.audit || BERM_AUDIT_ON);
     atomic_store(&berm__ring_is_on, heap->options.event_ring);
+    atomic_store(&heap->notes_sites, heap->options.call_sites);
     atomic_store(&heap->decay_ms,
                  berm__min_u64(heap->options.decay_ms, heap->options.decay_half_life_ms));
     atomic_store(&heap->state, BERM_HEAP_RUNNING);

@@ -52,6 +52,7 @@ typedef struct berm_options {
     berm_log_level_t log;
     char oom_report[BERM_OPTION_TEXT_BYTES]; // a file; "": none
     bool event_ring;
+    bool call_sites;
     char recording[BERM_OPTION_TEXT_BYTES]; // a file; "": none
     bool leak_check;
     berm_mem_backend_t host_memory;

@@ -5,6 +5,7 @@
 // copied is brought in order and written with none. Calls cuMemGetInfo.
 #include "front/recording.h"
 
+#include <link.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -124,9 +125,11 @@ static berm_record_kind_t kind_of(berm_ring_kind_t kind) {
     }
 }
 
+// The last ones: a file of all that the ring may have would be a hundred megabytes.
 static bool events_copy(berm_record_device_t *device, const berm_events_t *events) {
-    device->has_lost = events->has_lost;
-    for (uint64_t i = 0; i < events->count; i++) {
+    uint64_t first = events->count - berm__min_u64(events->count, BERM_RECORD_EVENTS_MAX);
+    device->has_lost = events->has_lost || first > 0;
+    for (uint64_t i = first; i < events->count; i++) {
         const berm_ring_event_t *event = &events->at[i];
         const berm_record_event_t item = {.kind = (uint8_t)kind_of(event->kind),
                                           .tag = event->tag,
@@ -166,6 +169,29 @@ static bool device_take(berm_record_device_t *out, berm_device_t *device, bool h
     return is_good && berm__record_settle(out);
 }
 
+// The process's own program has no name there.
+static int module_copy(struct dl_phdr_info *info, size_t size, void *context) {
+    berm_record_t *record = context;
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0 ||
+            record->module_count == BERM_RECORD_MODULES_MAX)
+            continue;
+        berm_record_module_t *module = &record->modules[record->module_count++];
+        module->base = info->dlpi_addr;
+        module->first = info->dlpi_addr + part->p_vaddr;
+        module->end = module->first + part->p_memsz;
+        ssize_t length = -1;
+        if (info->dlpi_name == NULL || *info->dlpi_name == '\0')
+            length = readlink("/proc/self/exe", module->path, sizeof module->path - 1);
+        else if (strlen(info->dlpi_name) < sizeof module->path)
+            length = (ssize_t)strlen(strcpy(module->path, info->dlpi_name));
+        module->path[length > 0 ? length : 0] = '\0';
+    }
+    return 0;
+}
+
 static void tags_copy(berm_record_t *record) {
     record->tag_count = berm__tag_count() + 1;
     for (unsigned tag = 0; tag < record->tag_count; tag++)
@@ -188,6 +214,8 @@ berm_status_t berm__recording_take(berm_record_t *record, int ordinal, bool has_
         is_good = device_take(&record->devices[record->device_count++], device, has_events);
     }
     tags_copy(record);
+    if (has_events && atomic_load(&berm__heap.notes_sites))
+        (void)dl_iterate_phdr(module_copy, record);
     if (is_good)
         return BERM_OK;
     berm__record_destroy(record);

@@ -67,6 +67,8 @@ static berm_thread_t *thread_make(uint64_t epoch) {
         thread->epoch = epoch;
         thread->ring.tag = berm__tag_top();
         berm__thread = thread;
+        if (atomic_load(&berm__heap.notes_sites))
+            thread->ring.site = (uint64_t)(uintptr_t)berm__call_site();
     }
     if (thread != NULL && thread->epoch != epoch)
         // Its caches and chunks went with the heap they were of.

@@ -129,11 +129,11 @@ bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr
 berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segment,
                                      berm_range_t *range, berm_addr_t addr);
 
-// Makes room for an event of the cache, so that the next call is not refused for want of it. The
-// owner, inside.
-static inline void berm__cache_room(berm_cache_t *cache) {
-    if (!berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)))
-        (void)berm__ring_room(cache->ring, &cache->where, false);
+// Makes room for an event of the cache, where there was none: true then, and a call that was
+// refused is worth another try. The owner, inside.
+static inline bool berm__cache_room(berm_cache_t *cache) {
+    return !berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)) &&
+           berm__ring_room(cache->ring, &cache->where, false);
 }
 
 // A block from the cache; false on a miss, or where its event has no room. Sizes are checked by the

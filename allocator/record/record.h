@@ -80,8 +80,16 @@ typedef struct berm_record_device {
     bool has_lost; // events before the first are lost
 } berm_record_device_t;
 
+// A file of code in the process, for call sites.
+typedef struct berm_record_module {
+    uint64_t base, first, end; // addresses: what offsets count from, and its code
+    char path[256];
+} berm_record_module_t;
+
 enum {
+    BERM_RECORD_MODULES_MAX = 128,
     BERM_RECORD_DEVICES_MAX = 64,
+    BERM_RECORD_EVENTS_MAX = 200000, // of a device, in one that is taken
     BERM_RECORD_TAGS_MAX = 256,
     BERM_RECORD_TAG_BYTES = 48,
 };
@@ -90,7 +98,8 @@ typedef struct berm_record {
     int64_t wall_ns; // what to add to a time for nanoseconds since 1970
     uint64_t now_ns; // when it was taken
     uint64_t pid;
-    unsigned device_count, tag_count;
+    unsigned device_count, tag_count, module_count;
+    berm_record_module_t modules[BERM_RECORD_MODULES_MAX];
     berm_record_device_t devices[BERM_RECORD_DEVICES_MAX];
     char tags[BERM_RECORD_TAGS_MAX][BERM_RECORD_TAG_BYTES]; // [0] is ""
 } berm_record_t;

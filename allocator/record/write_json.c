@@ -101,6 +101,16 @@ void berm__record_write_json(const berm_record_t *record, berm_emit_write_fn wri
     for (unsigned i = 0; i < record->tag_count; i++)
         berm__emit_string(&emit, NULL, record->tags[i]);
     berm__emit_array_end(&emit);
+    berm__emit_array_begin(&emit, "modules");
+    for (unsigned i = 0; i < record->module_count; i++) {
+        berm__emit_object_begin(&emit, NULL);
+        berm__emit_string(&emit, "path", record->modules[i].path);
+        berm__emit_u64(&emit, "base", record->modules[i].base);
+        berm__emit_u64(&emit, "first", record->modules[i].first);
+        berm__emit_u64(&emit, "end", record->modules[i].end);
+        berm__emit_object_end(&emit);
+    }
+    berm__emit_array_end(&emit);
     berm__emit_array_begin(&emit, "devices");
     for (unsigned i = 0; i < record->device_count; i++) {
         const berm_record_device_t *device = &record->devices[i];

@@ -247,6 +247,28 @@ static bool read_tags(const reader_t *reader, const json_t *root) {
     return true;
 }
 
+// Files of code, where call sites were noted.
+static bool read_modules(const reader_t *reader, const json_t *root) {
+    const json_t *array;
+    if (!get_array(reader, root, "modules", &array))
+        return false;
+    if (json_array_size(array) > BERM_RECORD_MODULES_MAX)
+        return fail(reader, "modules: more than %d", BERM_RECORD_MODULES_MAX);
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *json = json_array_get(array, i);
+        berm_record_module_t *module = &reader->record->modules[reader->record->module_count++];
+        const char *path = json_string_value(json_object_get(json, "path"));
+        if (path == NULL || strlen(path) >= sizeof module->path)
+            return fail(reader, "modules[%zu].path: is no path", i);
+        memcpy(module->path, path, strlen(path) + 1);
+        if (!get_u64(reader, json, "base", &module->base) ||
+            !get_u64(reader, json, "first", &module->first) ||
+            !get_u64(reader, json, "end", &module->end))
+            return false;
+    }
+    return true;
+}
+
 static bool read_root(const reader_t *reader, const json_t *root) {
     const json_t *devices;
     uint64_t version = 0;
@@ -258,7 +280,8 @@ static bool read_root(const reader_t *reader, const json_t *root) {
     if (!get_u64(reader, root, "pid", &reader->record->pid) ||
         !get_u64(reader, root, "now_ns", &reader->record->now_ns) ||
         !get_integer(reader, root, "wall_ns", &reader->record->wall_ns) ||
-        !read_tags(reader, root) || !get_array(reader, root, "devices", &devices))
+        !read_tags(reader, root) || !read_modules(reader, root) ||
+        !get_array(reader, root, "devices", &devices))
         return false;
     if (json_array_size(devices) > BERM_RECORD_DEVICES_MAX)
         return fail(reader, "devices: more than %d", BERM_RECORD_DEVICES_MAX);

@@ -64,6 +64,18 @@ grep -q 'confidence: medium' "$work/out" || fail 'a foreign address is no certai
 (cd "$work" && cp leak.json berm.4711.json && "$BERM" report 4711) | head -n 1 | grep -q leak ||
     fail 'berm report PID'
 
+# Call sites: the line of the program that asked for what leaks.
+run_case leak 1 && mv "$work/leak.json" "$work/plain.json"
+expect 1 env SIMCUDA_MEMORY=256M \
+    BERM_CONF="driver:$BERM_LIBCUDA_SIM,log:error,call_sites:on,recording:$work/sites.json" "$cases/case_leak"
+expect 1 "$BERM" report "$work/sites.json"
+sed -n '/^call sites:/,$p' "$work/out" >"$work/sites"
+[ "$(wc -l <"$work/sites")" -ge 3 ] || fail "call sites: $(cat "$work/out")"
+grep -q 'case_leak\|leak.c\|case.h' "$work/sites" || fail "no line of the program: $(cat "$work/sites")"
+expect 1 "$BERM" report "$work/plain.json"
+grep -q '^call sites' "$work/out" && fail 'call sites that were not noted'
+mv "$work/plain.json" "$work/leak.json"
+
 # Two recordings of one process.
 expect 0 "$BERM" diff "$work/leak.json" "$work/leak.json"
 python3 - "$work/leak.json" "$work/before.json" <<'PY'

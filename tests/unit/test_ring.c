@@ -221,7 +221,6 @@ Test(ring, I37_chunks_hold_records) {
     berm_ring_t ring = {0}, other = {0};
     berm__ring_note(&ring, &where, BERM_RING_ALLOC, 512, 100);
     berm__ring_note(&other, &where, BERM_RING_ALLOC, 1024, 100);
-    cr_assert(berm__ring_check(error, sizeof error) == 0);
     uint64_t *place = berm__ring_place(&ring), kept = place[-1];
     place[-1] = 0; // no record
     cr_assert(berm__ring_check(error, sizeof error) == 37);
@@ -234,7 +233,16 @@ Test(ring, I37_chunks_hold_records) {
     ring.chunk = other.chunk;
     cr_assert(berm__ring_check(error, sizeof error) == 37);
     ring.chunk = chunk;
+    cr_assert(berm__ring_check(error, sizeof error) == 0, "%s", error);
+    berm__ring_note(&ring, &where, BERM_RING_ALLOC, 2048, 100); // after what was checked
+    place = berm__ring_place(&ring);
+    place[-1] = 0;
+    cr_assert(berm__ring_check(error, sizeof error) == 37);
+    place[-1] = berm__ring_word(BERM_RING_ALLOC, 2048, 100);
     cr_assert(berm__ring_check(error, sizeof error) == 0);
+    atomic_store(&ring.next, place - 1); // before it
+    cr_assert(berm__ring_check(error, sizeof error) == 37);
+    atomic_store(&ring.next, place);
     berm__ring_end(&ring);
     berm__ring_end(&other);
     berm__ring_clear();

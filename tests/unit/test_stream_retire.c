@@ -34,7 +34,8 @@ static void lives_are_flat(int has_caches) {
         WARM = 8,
         LIVES = 700
     }; // 700 reservations of the least size would be 10 TiB
-    heap_fixture_begin(&(heap_fixture_options_t){.has_caches = has_caches});
+    heap_fixture_begin(
+        &(heap_fixture_options_t){.has_caches = has_caches, .berm = "event_ring:off"});
     berm_addr_t late = 0;
     for (int i = 0; i < WARM; i++)
         late = life(late);
