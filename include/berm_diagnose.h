@@ -62,6 +62,7 @@ BERM_API berm_status_t berm_tag_stats_read(int device, const char *name, berm_ta
 // Static strings. Starts nothing.
 // Driver: never. Waits: never. Streams: none.
 BERM_API const char *berm_tag_name(size_t index);
+
 // ---------------------------------------------------------------------------------------------
 // Events
 // ---------------------------------------------------------------------------------------------

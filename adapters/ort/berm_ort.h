@@ -3,8 +3,9 @@
 //
 // 1. The provider options gpu_external_alloc, gpu_external_free and gpu_external_empty_cache take
 //    the addresses of three functions, as decimal text. ONNX Runtime then puts no arena on top.
-//    They are told neither device nor stream: the device is the calling thread's current one, and
-//    the stream the one that berm_ort_stream_bind named, or none. From Python:
+//    They are told neither device nor stream, and ONNX Runtime does not make the session's device
+//    current before it calls: so there is one to allocate for each device, berm_ort_alloc_of. The
+//    stream is the one that berm_ort_stream_bind named, or none. From Python:
 //    berm.ort.provider_options().
 // 2. An OrtAllocator for OrtApi::RegisterAllocator, with the session option
 //    session.use_env_allocators=1. It knows its device, and streams where ONNX Runtime passes them.
@@ -25,6 +26,10 @@ extern "C" {
 #define BERM_ORT_TAG "onnxruntime"
 
 // gpu_external_alloc: NULL for 0 bytes, and on failure.
+typedef void *(*berm_ort_alloc_fn)(size_t size_bytes);
+// The one of a device (0 to 15); NULL for any other.
+BERM_API berm_ort_alloc_fn berm_ort_alloc_of(int device);
+// One for processes with a single device, which must be the calling thread's current one.
 BERM_API void *berm_ort_alloc(size_t size_bytes);
 // gpu_external_free. NULL does nothing.
 BERM_API void berm_ort_free(void *block);

@@ -47,13 +47,34 @@ static int device_current(void) {
     return ctx_get_device != NULL && ctx_get_device(&device) == 0 ? device : 0;
 }
 
-void *berm_ort_alloc(size_t size_bytes) {
+static void *alloc_on(int device, size_t size_bytes) {
     berm_addr_t addr = 0;
-    int device = device_current();
     if (size_bytes == 0 || berm_tagged_alloc(BERM_ORT_TAG, size_bytes, device,
                                              berm_ort_bound(device), &addr) != BERM_OK)
         return NULL;
     return (void *)(uintptr_t)addr;
+}
+
+void *berm_ort_alloc(size_t size_bytes) {
+    return alloc_on(device_current(), size_bytes);
+}
+
+// The functions have no parameter for the device: one for each.
+#define DEVICES_EACH(X)                                                                            \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define ALLOC_OF(device)                                                                           \
+    static void *alloc_##device(size_t size_bytes) {                                               \
+        return alloc_on(device, size_bytes);                                                       \
+    }
+#define ALLOC_NAME(device) alloc_##device,
+
+DEVICES_EACH(ALLOC_OF)
+
+berm_ort_alloc_fn berm_ort_alloc_of(int device) {
+    static const berm_ort_alloc_fn functions[] = {DEVICES_EACH(ALLOC_NAME)};
+    return device >= 0 && (size_t)device < sizeof functions / sizeof functions[0]
+               ? functions[device]
+               : NULL;
 }
 
 void berm_ort_free_on(berm_addr_t addr, int device) {

@@ -3,6 +3,7 @@
 asking the driver how many there are."""
 import importlib.metadata
 import importlib.util
+import pathlib
 import re
 from typing import Any, Dict, List, Optional
 
@@ -57,14 +58,15 @@ def _numbers(version: str):
 
 
 def _problem(module: str, version: str, least, adapter: Optional[str]) -> Optional[str]:
-    if importlib.util.find_spec(module) is None:
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
         return f"its module {module} is not found"
     if _numbers(version) < least:
         return f"version {'.'.join(map(str, least))} or newer is needed"
-    if module == "torch" and importlib.util.find_spec("torch.version") is not None:
-        with open(importlib.util.find_spec("torch.version").origin, encoding="utf-8") as file:
-            if re.search(r"^cuda\b.*= None", file.read(), re.MULTILINE):
-                return "it is no CUDA build"
+    built = pathlib.Path(spec.submodule_search_locations[0], "version.py")
+    if module == "torch" and built.exists() and re.search(
+            r"^cuda\b.*= None", built.read_text(encoding="utf-8"), re.MULTILINE):
+        return "it is no CUDA build"
     try:
         if adapter is not None:
             _lib.library(f"libberm_{adapter}.so")

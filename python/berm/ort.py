@@ -19,18 +19,23 @@ TAG = "onnxruntime"
 def provider_options(device: int = 0, **options) -> Dict[str, str]:
     """The options of CUDAExecutionProvider under which berm is its memory.
 
-    device   ordinal, from 0
+    device   ordinal, from 0 to 15
     options  more options of the provider, as they are; but user_compute_stream, which ONNX Runtime
              does not take together with allocation functions (an allocator that is registered,
              from C, it does)
 
     ONNX Runtime does not say on which stream it uses what it asks for: memory has no pending work
     when it is given, and waits for what is queued on the device after its free.
-    Raises BermError: libberm_ort.so is not found, or an option is one of those named above."""
+    Raises BermError: libberm_ort.so is not found, the device is out of range, or an option is one of
+    those named above."""
     library = _capi.companion("ort")
+    library.berm_ort_alloc_of.restype = ctypes.c_void_p
+    alloc = library.berm_ort_alloc_of(device)
+    if alloc is None:
+        raise _capi.BermError(f"berm.ort: device {device} is none of 0 to 15")
     made = {
         "device_id": device,
-        "gpu_external_alloc": _capi.address(library.berm_ort_alloc),
+        "gpu_external_alloc": alloc,
         "gpu_external_free": _capi.address(library.berm_ort_free),
         "gpu_external_empty_cache": _capi.address(library.berm_ort_empty_cache),
     }

@@ -58,6 +58,15 @@ mkdir -p old/cupy old/cupy_cuda13x-12.1.0.dist-info
 touch old/cupy/__init__.py
 printf 'Metadata-Version: 2.1\nName: cupy-cuda13x\nVersion: 12.1.0\n' >old/cupy_cuda13x-12.1.0.dist-info/METADATA
 expect 1 env PYTHONPATH="$work/old" "$python" -m berm --check
+mkdir -p cpu/torch cpu/torch-2.15.0.dist-info
+echo 'raise ImportError("it was imported")' >cpu/torch/__init__.py
+echo 'cuda: Optional[str] = None' >cpu/torch/version.py
+printf 'Metadata-Version: 2.1\nName: torch\nVersion: 2.15.0\n' >cpu/torch-2.15.0.dist-info/METADATA
 grep -q '^CuPy .*12.1.0 .*cannot be served: version 13.0 or newer is needed$' "$work/out" ||
     fail "$(cat "$work/out")"
+expect 1 env PYTHONPATH="$work/cpu" "$python" -m berm --check
+grep -q '^PyTorch .*2.15.0 .*cannot be served: it is no CUDA build$' "$work/out" || fail "$(cat "$work/out")"
+echo "cuda: Optional[str] = '13.2'" >cpu/torch/version.py
+expect 0 env PYTHONPATH="$work/cpu" "$python" -m berm --check
+grep -q '^PyTorch .*2.15.0 .*berm.torch.install()$' "$work/out" || fail "$(cat "$work/out")"
 finish

@@ -100,16 +100,16 @@ def counted(berm, tag, device=0):
             found["blocks"]["total_down"], found["blocks"]["current"])
 
 
-def finish(berm, package, tag, what, least=1):
+def finish(berm, package, tag, what, least=1, device=0):
     """The line of a program that has given everything back: at least so many requests reached berm,
     under the tag, and as many frees, of as many bytes."""
     gc.collect()
-    requests, size_bytes, frees, live = counted(berm, tag)
-    found = berm.tags()[tag]
+    requests, size_bytes, frees, live = counted(berm, tag, device)
+    found = berm.tags(device)[tag]
     assert requests >= least, f"{requests} requests reached berm, not {least}"
     assert live == 0 and requests == frees, f"{live} blocks live, {requests} requests, {frees} frees"
     assert found["requested_bytes"]["total_down"] == size_bytes
-    stats = berm.stats()
+    stats = berm.stats(device)
     assert stats["requested_bytes"]["current"] == sum(
         one["requested_bytes"]["current"] for one in stats["tags"].values()), "untagged blocks live"
     print(f"{package} {importlib.metadata.version(package)}, {what}: {requests} requests of "

@@ -99,6 +99,22 @@ def one_thread_only():
     consumer_test.finish(berm, "cupy-cuda13x", "cupy", "using()")
 
 
+def second_device():
+    berm, cupy = start()
+    berm.cupy.install()
+    with cupy.cuda.Device(1):
+        a = cupy.empty(1 << 20, "u1")
+        stream = cupy.cuda.Stream()
+        with stream:
+            b = cupy.empty(1 << 20, "u1")
+    c = cupy.empty(1 << 20, "u1")
+    assert [consumer_test.counted(berm, "cupy", device)[0] for device in (0, 1)] == [1, 2]
+    del a, b, c  # with the first one current
+    gc.collect()
+    consumer_test.finish(berm, "cupy-cuda13x", "cupy", "arrays on the first of two GPUs")
+    consumer_test.finish(berm, "cupy-cuda13x", "cupy", "arrays on the second of two GPUs", 2, 1)
+
+
 def pools_and_tags():
     berm, cupy = start()
     berm.cupy.install()
@@ -126,4 +142,5 @@ def pools_and_tags():
     consumer_test.finish(berm, "cupy-cuda13x", "cupy", "pools by berm.Pool", least=4)
 
 
-consumer_test.run({arrays: {}, streams: {}, out_of_memory: {}, one_thread_only: {}, pools_and_tags: {}})
+consumer_test.run({arrays: {}, streams: {}, out_of_memory: {}, one_thread_only: {},
+                   second_device: {"SIMCUDA_DEVICES": "2"}, pools_and_tags: {}})

@@ -71,6 +71,17 @@ def out_of_memory():
     consumer_test.finish(berm, "numba-cuda", "numba", "a request beyond the device is Numba's error")
 
 
+def second_device():
+    berm, cuda = start()
+    a = cuda.device_array(1000, "u1")
+    cuda.select_device(1)
+    b = cuda.device_array(3000, "u1")
+    assert [consumer_test.counted(berm, "numba", device)[1] for device in (0, 1)] == [1000, 3000]
+    del a, b
+    consumer_test.finish(berm, "numba-cuda", "numba", "an array on the first of two GPUs")
+    consumer_test.finish(berm, "numba-cuda", "numba", "an array on the second of two GPUs", device=1)
+
+
 def _reader(pickled, pipe):
     """The other process: reads four values of the array by its handle."""
     consumer_test.load()
@@ -144,4 +155,4 @@ def install_too_late():
 if __name__ == "__main__":
     consumer_test.run({arrays: PLUGIN, kernels: PLUGIN, out_of_memory: PLUGIN,
                        ipc: {**PLUGIN, "BERM_CONF": "backing:plain", "SIMCUDA_BACKED": "1"},
-                       ipc_refused: PLUGIN, install: {}, install_too_late: {}})
+                       ipc_refused: PLUGIN, second_device: {**PLUGIN, "SIMCUDA_DEVICES": "2"}, install: {}, install_too_late: {}})

@@ -58,6 +58,41 @@ def out_of_memory():
                          "a request beyond the limit is ONNX Runtime's error")
 
 
+def second_device():
+    """The functions are told no device, and another one is current: each has a function."""
+    berm = consumer_test.load("onnxruntime")
+    import berm.ort
+    session, other = (session_of(berm.ort.provider_options(device)) for device in (1, 0))
+    before = [consumer_test.counted(berm, "onnxruntime", device)[0] for device in (0, 1)]
+    forward(session, 6)
+    after = [consumer_test.counted(berm, "onnxruntime", device)[0] for device in (0, 1)]
+    assert after[0] == before[0] and after[1] > before[1], (before, after)
+    del session, other
+    consumer_test.finish(berm, "onnxruntime-gpu", "onnxruntime", "a session on the first of two GPUs")
+    consumer_test.finish(berm, "onnxruntime-gpu", "onnxruntime", "a session on the second of two GPUs",
+                         device=1)
+
+
+def empty_cache():
+    """What it gives back is what is due by decay_ms, here at once."""
+    berm = consumer_test.load("onnxruntime")
+    import time
+    import berm.ort
+    from berm import _capi
+    session = session_of(berm.ort.provider_options())
+    forward(session, 64)
+    del session
+    held = berm.stats()["reserved_bytes"]["current"]
+    assert held > 0
+    for _ in range(100):
+        _capi.companion("ort").berm_ort_empty_cache()
+        if berm.stats()["reserved_bytes"]["current"] == 0:
+            break
+        time.sleep(0.02)
+    assert berm.stats()["reserved_bytes"]["current"] == 0 and berm.stats()["decayed_bytes"] >= held
+    consumer_test.finish(berm, "onnxruntime-gpu", "onnxruntime", "gpu_external_empty_cache")
+
+
 def options_are_checked():
     berm = consumer_test.load("onnxruntime")
     import berm.ort
@@ -66,6 +101,7 @@ def options_are_checked():
     assert all(isinstance(value, str) for value in options.values())
     for wrong in (lambda: berm.ort.provider_options(gpu_external_alloc=1),
                   lambda: berm.ort.provider_options(user_compute_stream=1),
+                  lambda: berm.ort.provider_options(16), lambda: berm.ort.provider_options(-1),
                   lambda: berm.ort.bind_stream(None, 64), lambda: berm.ort.bind_stream(7, -1)):
         try:
             wrong()
@@ -74,4 +110,5 @@ def options_are_checked():
         raise AssertionError("it was taken")
 
 
-consumer_test.run({sessions: {}, out_of_memory: {}, options_are_checked: {}})
+consumer_test.run({sessions: {}, out_of_memory: {}, second_device: {"SIMCUDA_DEVICES": "2"},
+                   empty_cache: {"BERM_CONF": "decay_ms:1"}, options_are_checked: {}})
