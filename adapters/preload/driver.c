@@ -88,7 +88,7 @@ berm_cu_result_t cuMemFreeAsync_ptsz(berm_cu_deviceptr_t addr, berm_cu_stream_t 
 berm_cu_result_t cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     int result = REAL_DRIVER(cuMemGetInfo_v2, free_bytes, total_bytes);
     if (result == BERM_CU_SUCCESS && !serve_inside())
-        share_free_bytes(place_current(), free_bytes, *total_bytes);
+        share_free_bytes(place_current(), free_bytes, total_bytes);
     return result;
 }
 

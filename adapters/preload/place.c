@@ -67,12 +67,15 @@ int place_of_stream(berm_cu_stream_t stream) {
     return place_of_context(context);
 }
 
-int place_of_runtime(const void *caller) {
+int place_runtime_device(const void *caller) {
     static void *_Atomic get_device;
-    int wanted = 0, device = place_current();
+    int device = 0;
     int (*ask)(int *) = (int (*)(int *))real_runtime_find(&get_device, "cudaGetDevice", caller);
-    if (ask == NULL || ask(&wanted) != BERM_CU_SUCCESS)
-        return PLACE_NONE;
+    return ask != NULL && ask(&device) == BERM_CU_SUCCESS ? device : PLACE_NONE;
+}
+
+int place_of_runtime(const void *caller) {
+    int device = place_current(), wanted = place_runtime_device(caller);
     if (device == wanted)
         return device;
     // Freeing nothing is the documented way to have the runtime make its context.
@@ -120,7 +123,11 @@ int place_wait(int device) {
     return result;
 }
 
-void place_reset(int device) {
-    if (device >= 0 && device < PLACE_DEVICES_MAX)
+void place_reset(int device, bool is_served) {
+    if (device < 0 || device >= PLACE_DEVICES_MAX)
+        return;
+    if (is_served)
         atomic_store(&were_reset[device], true);
+    else
+        atomic_store(&primaries[device], NULL);
 }

@@ -37,7 +37,12 @@ bool place_has_default_pool(int device);
 // Waits for all work of the device's primary context; a CUresult.
 int place_wait(int device);
 
-// The device is about to be reset. From now on the driver serves it.
-void place_reset(int device);
+// The device the runtime has for the calling thread, whichever context is current; PLACE_NONE where
+// it does not say.
+int place_runtime_device(const void *caller);
+
+// The device is about to be reset: its primary context is not known any more. With `is_served` berm
+// has used it, and from now on the driver serves it.
+void place_reset(int device, bool is_served);
 
 #endif

@@ -152,7 +152,7 @@ preload_error_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     int result = REAL_RUNTIME(cudaMemGetInfo, PRELOAD_CALLER(), free_bytes, total_bytes);
     serve_leave();
     if (result == BERM_CU_SUCCESS)
-        share_free_bytes(place_current(), free_bytes, *total_bytes);
+        share_free_bytes(place_current(), free_bytes, total_bytes);
     return result;
 }
 
@@ -235,6 +235,6 @@ preload_error_t cudaStreamBeginCaptureToGraph_ptsz(berm_cu_stream_t stream, berm
 }
 
 preload_error_t cudaDeviceReset(void) {
-    serve_reset(place_of_runtime(PRELOAD_CALLER()));
+    serve_reset(place_runtime_device(PRELOAD_CALLER()));
     return REAL_RUNTIME(cudaDeviceReset, PRELOAD_CALLER());
 }

@@ -13,6 +13,10 @@
 #include "real.h"
 #include "share.h"
 
+// A libberm that has no tags is served too: then these are NULL.
+extern __attribute__((weak)) berm_status_t berm_tag_push(const char *name);
+extern __attribute__((weak)) berm_status_t berm_tag_pop(void);
+
 static _Thread_local unsigned inside_depth;
 static atomic_bool has_streams; // berm may know streams of the program
 
@@ -216,9 +220,11 @@ static void live_add(void *context, const berm_walk_segment_t *segment,
 
 void serve_reset(int device) {
     berm_stats_t stats = BERM_STATS_INIT;
-    if (device == PLACE_NONE || serve_inside() || berm_stats_read(device, &stats) != BERM_OK ||
-        stats.reserved_bytes.current == 0) {
-        place_reset(device);
+    if (device == PLACE_NONE || serve_inside())
+        return;
+    // A device that berm has not opened has no granule, and nothing to be ended.
+    if (berm_stats_read(device, &stats) != BERM_OK || stats.granule_bytes == 0) {
+        place_reset(device, false);
         return;
     }
     serve_enter();
@@ -229,6 +235,6 @@ void serve_reset(int device) {
             (void)berm_free(list.addrs[i], device, BERM_STREAM_NONE);
     free(list.addrs);
     (void)berm_trim(device, 0, NULL);
-    place_reset(device);
+    place_reset(device, true);
     serve_leave();
 }

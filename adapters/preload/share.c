@@ -80,11 +80,12 @@ bool share_range(berm_cu_deviceptr_t *base, size_t *bytes, berm_addr_t addr) {
     return true;
 }
 
-void share_free_bytes(int device, size_t *free_bytes, size_t total_bytes) {
+void share_free_bytes(int device, size_t *free_bytes, const size_t *total_bytes) {
     berm_stats_t stats = BERM_STATS_INIT;
     uint64_t largest_bytes = 0;
-    if (device == PLACE_NONE || serve_inside() || !preload_options()->counts_cached ||
-        berm_stats_read(device, &stats) != BERM_OK || stats.reserved_bytes.current == 0)
+    if (device == PLACE_NONE || free_bytes == NULL || serve_inside() ||
+        !preload_options()->counts_cached || berm_stats_read(device, &stats) != BERM_OK ||
+        stats.reserved_bytes.current == 0)
         return;
     // It looks at which freed blocks are done with; those that are become cached.
     serve_enter();
@@ -92,7 +93,9 @@ void share_free_bytes(int device, size_t *free_bytes, size_t total_bytes) {
     serve_leave();
     if (status != BERM_OK || berm_stats_read(device, &stats) != BERM_OK)
         return;
-    uint64_t bytes = berm__min_u64(*free_bytes + stats.cached_bytes, total_bytes);
+    uint64_t bytes = *free_bytes + stats.cached_bytes;
+    if (total_bytes != NULL)
+        bytes = berm__min_u64(bytes, *total_bytes);
     uint64_t active_bytes = stats.active_bytes.current;
     if (stats.limit_bytes != UINT64_MAX)
         bytes = berm__min_u64(bytes,

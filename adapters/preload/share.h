@@ -19,7 +19,8 @@ bool share_handle(berm_cu_ipc_mem_handle_t *handle, berm_addr_t addr, int *resul
 // Any of the two pointers may be NULL, as in the driver's own.
 bool share_range(berm_cu_deviceptr_t *base, size_t *bytes, berm_addr_t addr);
 
-// What the driver says is free on `device`, and what berm keeps idle there, up to berm's limit.
-void share_free_bytes(int device, size_t *free_bytes, size_t total_bytes);
+// Adds what berm keeps idle on `device` to what the driver says is free there, up to berm's limit.
+// Either may be NULL.
+void share_free_bytes(int device, size_t *free_bytes, const size_t *total_bytes);
 
 #endif

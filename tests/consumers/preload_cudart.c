@@ -344,6 +344,16 @@ static void case_reset(void) {
     GIVES(OK, cudaFree(pointer));
 }
 
+// Nor does a reset that comes first keep berm from serving.
+static void case_reset_first(void) {
+    GIVES(OK, cudaDeviceReset());
+    GIVES(OK, cudaFree(take(MIB)));
+    GIVES(OK, cudaSetDevice(1));
+    GIVES(OK, cudaDeviceReset()); // of the other device
+    GIVES(OK, cudaSetDevice(0));
+    GIVES(OK, cudaFree(take(MIB)));
+}
+
 static void case_devices(void) {
     void *pointers[2];
     for (int device = 0; device < 2; device++) {
@@ -397,6 +407,7 @@ int main(int argc, char **argv) {
         {"fork", case_fork},
         {"fork_first", case_fork_first},
         {"reset", case_reset},
+        {"reset_first", case_reset_first},
         {"pitch", case_pitch},
         {"one_heap", case_one_heap},
         {"devices", case_devices},

@@ -5,11 +5,11 @@
 
 # --- a shared runtime, of CUDA 13 and 12 -----------------------------------------------------------
 build cudart "$simcuda/libcudart.so.13" "$simcuda/libcuda.so.1"
-for case in basic edges foreign pitch one_heap info async threads fork fork_first devices exit reset \
+for case in basic edges foreign pitch one_heap info async threads fork fork_first devices exit reset reset_first \
     in_flight capture peers; do
     alone cudart $case
 done
-for case in basic edges foreign pitch one_heap info async threads fork fork_first devices reset \
+for case in basic edges foreign pitch one_heap info async threads fork fork_first devices reset reset_first \
     in_flight capture peers; do
     served cudart $case
 done
@@ -18,6 +18,10 @@ build cudart -DCUDART_MAJOR=12 "$simcuda/libcudart.so.12" "$simcuda/libcuda.so.1
 for case in basic edges async; do
     served cudart $case
 done
+
+# Each request is made under the tag "preload", which the program looks at in the place of libberm.
+build tag -rdynamic "$simcuda/libcudart.so.13" "$simcuda/libcuda.so.1"
+served tag tagged
 
 # All of basic was served, and every option leaves a program whole.
 served cudart basic
