@@ -272,7 +272,7 @@ bool berm__learn_take(berm_pool_t *pool, uint64_t occupied_bytes, const berm_req
 
 // Which request of the course should be next.
 static uint32_t request_next(const berm_learn_t *learn) {
-    return (learn->note_count - learn->plan_note) % learn->plan_length;
+    return (learn->note_count - learn->plan_note) % learn->planned.course.length;
 }
 
 // True once there is none.
@@ -320,7 +320,8 @@ static void plan_install(berm_pool_t *pool) {
         learn->wants_drop = false;
         learn->freed_bytes = 0;
         learn->may_wait = true;
-        uint64_t leaving = learn__items_live_bytes(learn, learn->plan_length);
+        uint64_t leaving =
+            learn__items_live_bytes(learn, learn->plan_length, learn->planned.course.length);
         learn->settled_bytes = learn->outside_bytes - berm__min_u64(learn->outside_bytes, leaving);
         learn->asked = learn->served = 0;
         learn->active_length = learn->plan_length;
@@ -426,7 +427,7 @@ static news_t work_next(berm_pool_t *pool) {
     bool was_ending = learn != NULL && learn->planned.is_ending;
     uint64_t made = atomic_load(&pool->device->plans.made);
     if (news.work == WORK_INSTALL) {
-        news.length = learn->plan_length;
+        news.length = learn->course.length;
         news.items = learn->course.item_count;
     }
     work_do(pool, news.work);

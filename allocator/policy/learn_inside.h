@@ -8,8 +8,9 @@
 
 // What was noted of request `number`, one of the last BERM_LEARN_NOTES_MAX.
 berm_note_t *learn__note_at(const berm_learn_t *learn, uint32_t number);
-// Bytes of blocks live now that the plan will have.
-uint64_t learn__items_live_bytes(const berm_learn_t *learn, uint32_t length);
+// Bytes of blocks live now that a plan will have whose course is of `total` requests, in periods of
+// `length`.
+uint64_t learn__items_live_bytes(const berm_learn_t *learn, uint32_t length, uint32_t total);
 
 // Begins to plan the last `length` requests; a slice of the work; whether the period that the plan
 // is for is still the one that is seen.

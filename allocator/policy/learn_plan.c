@@ -18,50 +18,61 @@ berm_note_t *learn__note_at(const berm_learn_t *learn, uint32_t number) {
     return &learn->notes[number % BERM_LEARN_NOTES_MAX];
 }
 
+// A course is of one period, or of two of them where blocks outlive one: what a program keeps until
+// the next period has made its own. Two of them are live for a moment, in turns at two places.
+enum {
+    ROUNDS_MAX = 2
+};
+
 // How many requests a block outlived: of what is still live, as many as the block that was in its
-// place a period before. 0: unknown, or more than a period.
+// place one or two periods before. 0: unknown, or more than two periods.
 static uint32_t note_lifetime(const berm_learn_t *learn, uint32_t number, uint32_t length) {
     const berm_note_t *note = learn__note_at(learn, number);
-    if (note->end == 0) {
-        if (number < length || learn->note_count - number + length > BERM_LEARN_NOTES_MAX)
+    uint32_t units = note->size_units;
+    for (int round = 0; note->end == 0; round++) {
+        if (round == ROUNDS_MAX || number < length ||
+            learn->note_count - number + length > BERM_LEARN_NOTES_MAX)
             return 0;
-        const berm_note_t *before = learn__note_at(learn, number -= length);
-        if (before->size_units != note->size_units || before->end == 0)
+        note = learn__note_at(learn, number -= length);
+        if (note->size_units != units)
             return 0;
-        note = before;
     }
     uint32_t lifetime = note->end - number;
-    return lifetime <= length ? lifetime : 0;
+    return lifetime <= ROUNDS_MAX * length ? lifetime : 0;
 }
 
-// The course of the last period, and the blocks in it that do not outlive one by more. False
-// without host memory.
-static bool items_make(berm_learn_t *learn, uint32_t length, berm_plan_item_t **items) {
+// The course of the last period, once or twice, and the blocks in it that do not outlive it by
+// more. False without host memory.
+static bool items_make(berm_learn_t *learn, uint32_t length, uint32_t total,
+                       berm_plan_item_t **items) {
     uint32_t first = learn->note_count - length;
     berm_course_t *course = &learn->course;
-    *items = berm__mem_alloc(length * sizeof **items);
-    if (*items == NULL || !berm__course_init(course, length))
+    *items = berm__mem_alloc(total * sizeof **items);
+    if (*items == NULL || !berm__course_init(course, total))
         return false;
-    for (uint32_t i = 0; i < length; i++) {
-        uint32_t lifetime = note_lifetime(learn, first + i, length), end = i + lifetime;
-        course->bytes[i] = learn__note_at(learn, first + i)->size_units * BERM_RANGE_UNIT_BYTES;
+    for (uint32_t i = 0; i < total; i++) {
+        uint32_t number = first + i % length, lifetime = note_lifetime(learn, number, length);
+        course->bytes[i] = learn__note_at(learn, number)->size_units * BERM_RANGE_UNIT_BYTES;
         course->item_of[i] = BERM_ITEM_NONE;
-        if (lifetime == 0)
+        if (lifetime == 0 || lifetime > total)
             continue;
+        uint32_t end = i + lifetime;
         (*items)[course->item_count] =
-            (berm_plan_item_t){course->bytes[i], i, end > length ? end - length : end};
+            (berm_plan_item_t){course->bytes[i], i, end > total ? end - total : end};
         course->request_of[course->item_count] = i;
         course->item_of[i] = course->item_count++;
     }
     return true;
 }
 
-// Bytes of blocks live now that the plan will have.
-uint64_t learn__items_live_bytes(const berm_learn_t *learn, uint32_t length) {
+uint64_t learn__items_live_bytes(const berm_learn_t *learn, uint32_t length, uint32_t total) {
     uint64_t bytes = 0;
-    for (uint32_t i = learn->note_count - length; i < learn->note_count; i++)
-        if (learn__note_at(learn, i)->end == 0 && note_lifetime(learn, i, length) > 0)
-            bytes += learn__note_at(learn, i)->size_units * BERM_RANGE_UNIT_BYTES;
+    for (uint32_t back = 1; back <= total && back <= learn->note_count; back++) {
+        uint32_t number = learn->note_count - back;
+        uint32_t lifetime = note_lifetime(learn, number, length);
+        if (learn__note_at(learn, number)->end == 0 && lifetime > 0 && lifetime <= total)
+            bytes += learn__note_at(learn, number)->size_units * BERM_RANGE_UNIT_BYTES;
+    }
     return bytes;
 }
 
@@ -94,7 +105,7 @@ static uint32_t pages_max(berm_pool_t *pool, uint64_t peak_bytes, uint32_t lengt
     berm_device_t *device = pool->device;
     uint64_t live, peak;
     berm__counts_requested_read(device, &live, &peak);
-    uint64_t planned = learn__items_live_bytes(pool->learn, length);
+    uint64_t planned = learn__items_live_bytes(pool->learn, length, pool->learn->course.length);
     uint64_t others = live - berm__min_u64(live, planned);
     peak = berm__max_u64(peak, others + peak_bytes);
     double target = (double)peak * (1.0 + device->headroom_pct / 100.0);
@@ -117,15 +128,29 @@ void learn__planning_give_up(berm_learn_t *learn) {
         (uint32_t)berm__min_u64(learn->note_count + learn->note_count / 2ull, UINT32_MAX);
 }
 
+// How many periods the course should have: two where blocks that outlive one are so many bytes that
+// a plan without them would lose its memory to them, and get it back, in each period.
+static uint32_t rounds_find(const berm_pool_t *pool, uint32_t length) {
+    const berm_learn_t *learn = pool->learn;
+    uint64_t late_bytes = 0, live, peak;
+    for (uint32_t i = learn->note_count - length; i < learn->note_count; i++)
+        if (note_lifetime(learn, i, length) > length)
+            late_bytes += learn__note_at(learn, i)->size_units * BERM_RANGE_UNIT_BYTES;
+    berm__counts_requested_read(pool->device, &live, &peak);
+    bool is_much = late_bytes > 0 && late_bytes >= peak / TRANSITION_SHARE;
+    return is_much && length <= BERM_LEARN_LONG_NOTES ? ROUNDS_MAX : 1;
+}
+
 void learn__planning_begin(berm_pool_t *pool, uint32_t length) {
     berm_learn_t *learn = pool->learn;
     berm_plan_item_t *items = NULL;
-    bool is_made = items_make(learn, length, &items);
+    uint32_t total = length * rounds_find(pool, length);
+    bool is_made = items_make(learn, length, total, &items);
     uint32_t count = learn->course.item_count;
-    uint64_t peak_bytes = is_made ? items_peak_bytes(items, count, length) : 0;
+    uint64_t peak_bytes = is_made ? items_peak_bytes(items, count, total) : 0;
     const berm_planner_options_t options = {
         .granule_bytes = pool->device->gpu.granule_bytes,
-        .period = length,
+        .period = total,
         .pages_max = pages_max(pool, peak_bytes, length),
         .mappings_max = MAPPINGS_MAX,
         .may_alias = berm__alias_is_allowed(pool),
@@ -134,7 +159,7 @@ void learn__planning_begin(berm_pool_t *pool, uint32_t length) {
     };
     if (peak_bytes > 0 && options.pages_max > 0)
         learn->planner = berm__planner_create(items, count, &options);
-    berm__mem_free(items, length * sizeof *items);
+    berm__mem_free(items, total * sizeof *items);
     learn->plan_note = learn->note_count;
     learn->plan_length = length;
     learn->state = BERM_LEARN_PLANNING;

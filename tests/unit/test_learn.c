@@ -48,6 +48,39 @@ Test(learn, a_period_that_ends_with_nothing_is_planned_by_the_third) {
     end();
 }
 
+// What a loop keeps until its next round has made its own, as `loss` of a training step: for a
+// moment two of them are live, so they take turns at two places, in a plan of two periods.
+static void rounds_run(berm_addr_t *kept, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        some_steps(40);
+        berm_addr_t made = heap_alloc(BERM_MIB(4), stream);
+        some_steps(7);
+        if (*kept != 0)
+            heap_free(*kept, stream);
+        *kept = made;
+        some_steps(work.count - 47);
+    }
+}
+
+Test(learn, what_outlives_a_period_has_two_places) {
+    kind = PACKED;
+    heap_begin_with(&(heap_fixture_options_t){0});
+    berm_addr_t kept = 0, before;
+    rounds_run(&kept, 8);
+    cr_assert(planned() != NULL && planned()->course.length == 2 * (work.count + 1));
+    uint64_t calls = memory_calls();
+    berm_stats_t old = stats_read();
+    for (int round = 0; round < 4; round++) {
+        before = kept;
+        rounds_run(&kept, 1);
+        cr_assert(kept != before && is_in_arena(kept));
+    }
+    cr_assert(memory_calls() == calls && stats_read().moved_bytes == old.moved_bytes);
+    cr_assert(stats_read().planned_requests - old.planned_requests == 4 * (work.count + 1));
+    heap_free(kept, stream);
+    end();
+}
+
 BOTH(other_requests_do_not_enter_the_arena) {
     begin(NULL);
     uint64_t requests = stats_read().planned_requests;
