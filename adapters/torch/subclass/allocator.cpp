@@ -84,6 +84,8 @@ void *Allocator::alloc(size_t size, DeviceIndex device, cudaStream_t stream) {
         return nullptr;
     TORCH_CHECK_WITH(OutOfMemoryError, size < exbibyte,
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
+    if (C10_UNLIKELY(Config::rejects()))
+        reject_if_over(size, device);
     berm_addr_t addr = 0;
     const bool is_divided = Config::has_divisions();
     const berm_status_t status = C10_UNLIKELY(is_divided) ? take(size, device, stream, &addr)

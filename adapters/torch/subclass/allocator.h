@@ -146,6 +146,8 @@ class Allocator final : public caching::CUDAAllocator {
     void mapped_note();
     void checkpoint_note(bool is_allocated, DeviceIndex device, void *pointer, size_t size);
     void report_to_profiler(void *pointer, size_t size, bool is_allocation, DeviceIndex device);
+    // shortage.cpp: raises where what is live leaves no room for a request.
+    void reject_if_over(size_t size, DeviceIndex device);
     // shortage.cpp: tells the observers, and raises.
     [[noreturn]] void raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
                                      cudaStream_t stream);

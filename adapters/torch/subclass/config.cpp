@@ -10,8 +10,10 @@ using c10::CachingAllocator::AcceleratorAllocatorConfig;
 using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
 
 std::atomic<bool> Config::has_divisions_{false};
+std::atomic<bool> Config::rejects_{false};
 
 void Config::refresh() {
+    rejects_.store(CUDAAllocatorConfig::throw_on_cudamalloc_oom(), std::memory_order_relaxed);
     const auto &divisions = AcceleratorAllocatorConfig::roundup_power2_divisions();
     if (std::any_of(divisions.begin(), divisions.end(), [](std::size_t d) { return d > 1; }))
         has_divisions_.store(true, std::memory_order_relaxed);

@@ -22,6 +22,9 @@ class Config {
     // and what was asked for is kept apart.
     static bool has_divisions() { return has_divisions_.load(std::memory_order_relaxed); }
 
+    // throw_on_cudamalloc_oom: what cannot fit is rejected before anything is tried.
+    static bool rejects() { return rejects_.load(std::memory_order_relaxed); }
+
     // What a request of `size` bytes (1 or more) is made to be by roundup_power2_divisions, a
     // multiple of 512.
     static std::size_t divided(std::size_t size);
@@ -33,7 +36,7 @@ class Config {
 
   private:
     static void refresh();
-    static std::atomic<bool> has_divisions_;
+    static std::atomic<bool> has_divisions_, rejects_;
 };
 
 } // namespace berm_torch

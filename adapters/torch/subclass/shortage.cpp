@@ -55,6 +55,32 @@ std::string report_take() {
     return taken;
 }
 
+// Nothing is waited for, moved or asked back for it. What is cached does not count, as berm can
+// move it.
+void Allocator::reject_if_over(size_t size, DeviceIndex device) {
+    berm_stats_t stats = BERM_STATS_INIT;
+    berm_device_info_t info = BERM_DEVICE_INFO_INIT;
+    check("berm_stats_read", berm_stats_read(device, &stats));
+    check("berm_device_info_read", berm_device_info_read(device, &info));
+    Figures &figures = *figures_[static_cast<size_t>(device)];
+    const auto allocated = static_cast<uint64_t>(figures.allocated_bytes());
+    const uint64_t allowed = std::min<uint64_t>(stats.limit_bytes, info.memory_bytes);
+    if (size <= allowed && allocated <= allowed - size)
+        return;
+    figures.rejected();
+    std::vector<caching::OomRejectionObserver> observers;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        observers = rejection_observers_;
+    }
+    for (const auto &observer : observers)
+        observer(device, size, allocated, info.memory_bytes);
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", size_text(size),
+        ", which was rejected at once (throw_on_cudamalloc_oom): ", size_text(allocated), " of ",
+        size_text(allowed), " are allocated on GPU ", static_cast<int>(device), ".");
+}
+
 void Allocator::raise_shortage(berm_status_t status, size_t size, DeviceIndex device,
                                cudaStream_t stream) {
     std::string words = report_take();
@@ -99,7 +125,6 @@ void Allocator::attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer)
     shortage_observers_.push_back(std::move(observer));
 }
 
-// berm rejects nothing in advance: it tells them never.
 void Allocator::attachOomRejectionObserver(caching::OomRejectionObserver observer) {
     const std::lock_guard<std::mutex> guard(lock_);
     rejection_observers_.push_back(std::move(observer));
