@@ -61,6 +61,14 @@ static void print_figure(double value, int digits) {
         (void)printf(",%.*f", digits, value);
 }
 
+// The same with the event ring off.
+static void print_ring(const bench_row_t *row) {
+    (void)printf("ring off %.1f ns", row->off_ns);
+    if (row->off_instructions >= 0)
+        (void)printf(" and %.0f instructions", row->off_instructions);
+    (void)printf("; on over off %.3f", row->over_off);
+}
+
 void cli_bench_print_csv(const cli_bench_t *bench) {
     char text[4096];
     (void)cli_command_text(bench->argc, bench->argv, text, sizeof text);
@@ -84,6 +92,8 @@ void cli_bench_print_csv(const cli_bench_t *bench) {
         print_figure(row->instructions, 0);
         print_figure(row->host_bytes, 1);
         (void)putchar(',');
+        if (row->over_off >= 0)
+            print_ring(row);
         for (const char *c = row->note; *c != '\0'; c++)
             (void)putchar(*c == ',' || *c == '"' || iscntrl((unsigned char)*c) ? ';' : *c);
         (void)putchar('\n');
@@ -111,6 +121,11 @@ static void emit_row(berm_emit_t *emit, const bench_row_t *row) {
     emit_figure(emit, "ratio", row->ratio);
     emit_figure(emit, "instructions", row->instructions);
     emit_figure(emit, "host_bytes_per_block", row->host_bytes);
+    if (row->benchmark->is_ring) {
+        emit_figure(emit, "ring_off_ns", row->off_ns);
+        emit_figure(emit, "ring_off_instructions", row->off_instructions);
+        emit_figure(emit, "ring_over_off", row->over_off);
+    }
     berm__emit_string(emit, "note", row->note);
     berm__emit_object_end(emit);
 }

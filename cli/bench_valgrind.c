@@ -77,9 +77,9 @@ static bool refs_parse(const char *output, uint64_t *count) {
     return has_digit;
 }
 
-static bool valgrind_count(const cli_bench_t *bench, const bench_row_t *row, unsigned operations,
-                           uint64_t *count) {
-    char path[PATH_MAX], number[16], headroom[32], output[8192], seed[32];
+static bool valgrind_run(const cli_bench_t *bench, const bench_row_t *row, const char *more_conf,
+                         unsigned operations, uint64_t *count) {
+    char path[PATH_MAX], number[16], headroom[32], output[8192], seed[32], conf[1024];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length <= 0)
         return false;
@@ -87,6 +87,9 @@ static bool valgrind_count(const cli_bench_t *bench, const bench_row_t *row, uns
     (void)snprintf(number, sizeof number, "%u", operations);
     (void)snprintf(headroom, sizeof headroom, "%.6g", bench->options.headroom_pct);
     (void)snprintf(seed, sizeof seed, "%" PRIu64, bench->options.seed);
+    bool has_conf = bench->options.conf != NULL && *bench->options.conf != '\0';
+    (void)snprintf(conf, sizeof conf, "%s%s%s", has_conf ? bench->options.conf : "",
+                   has_conf && *more_conf != '\0' ? "," : "", more_conf);
     char *argv[32] = {"valgrind",
                       "--tool=cachegrind",
                       "--cache-sim=no",
@@ -102,13 +105,23 @@ static bool valgrind_count(const cli_bench_t *bench, const bench_row_t *row, uns
                       "--allocator",
                       (char *)row->allocator,
                       "--conf",
-                      (char *)bench->options.conf};
+                      conf};
     if (bench->options.headroom_pct >= 0) {
         argv[16] = "--headroom";
         argv[17] = headroom;
     }
     return cli_bench_spawn(argv, STDERR_FILENO, output, sizeof output) == 0 &&
            refs_parse(output, count);
+}
+
+// Instructions an operation, or -1.
+static double valgrind_count(const cli_bench_t *bench, const bench_row_t *row,
+                             const char *more_conf) {
+    uint64_t few = 0, many = 0;
+    if (!valgrind_run(bench, row, more_conf, OPERATIONS_FEW, &few) ||
+        !valgrind_run(bench, row, more_conf, OPERATIONS_MANY, &many) || many <= few)
+        return -1;
+    return (double)(many - few) / (OPERATIONS_MANY - OPERATIONS_FEW);
 }
 
 int cli_bench_valgrind(cli_bench_t *bench) {
@@ -119,14 +132,13 @@ int cli_bench_valgrind(cli_bench_t *bench) {
                                  "own and valgrind is not installed");
     for (size_t i = 0; i < bench->row_count; i++) {
         bench_row_t *row = &bench->rows[i];
-        uint64_t few = 0, many = 0;
         cli_progress("instructions", i, bench->row_count);
         if (row->mean_ns < 0 || row->instructions >= 0 || row->benchmark->live > LIVE_MAX ||
             (row->benchmark->kind != BENCH_PAIR && row->benchmark->kind != BENCH_CHURN))
             continue;
-        if (valgrind_count(bench, row, OPERATIONS_FEW, &few) &&
-            valgrind_count(bench, row, OPERATIONS_MANY, &many) && many > few)
-            row->instructions = (double)(many - few) / (OPERATIONS_MANY - OPERATIONS_FEW);
+        row->instructions = valgrind_count(bench, row, "");
+        if (row->benchmark->is_ring)
+            row->off_instructions = valgrind_count(bench, row, "event_ring:off");
     }
     cli_progress_end();
     return CLI_OK;

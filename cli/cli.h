@@ -24,7 +24,8 @@ typedef struct cli_command {
 } cli_command_t;
 
 extern const cli_command_t cli_replay, cli_fit, cli_gen, cli_bench, cli_calibrate, cli_info,
-    cli_conf, cli_plot, cli_run, cli_shadow, cli_stress;
+    cli_conf, cli_diff, cli_export, cli_plot, cli_record, cli_report, cli_run, cli_shadow,
+    cli_stress, cli_top;
 
 // Prints "berm COMMAND: TEXT" on standard error as one line; returns CLI_BAD. Nothing is printed
 // for an empty text: libberm has written the line itself, as it does for bad options.

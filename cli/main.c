@@ -10,8 +10,9 @@
 #include "stress/child.h"
 
 static const cli_command_t *const commands[] = {
-    &cli_replay, &cli_fit,  &cli_gen,  &cli_stress, &cli_bench, &cli_calibrate,
-    &cli_info,   &cli_conf, &cli_plot, &cli_shadow, &cli_run,
+    &cli_replay, &cli_fit,    &cli_gen,    &cli_stress, &cli_bench, &cli_calibrate,
+    &cli_info,   &cli_conf,   &cli_plot,   &cli_shadow, &cli_run,   &cli_top,
+    &cli_record, &cli_export, &cli_report, &cli_diff,
 };
 
 static void print_help(FILE *file) {

@@ -18,6 +18,7 @@ enum {
     OPTION_ALLOCATOR,
     OPTION_COMPARE,
     OPTION_FIT,
+    OPTION_EVENT_RANGE,
     OPTION_RECORD,
     OPTION_SNAPSHOT,
     OPTION_STEPS,
@@ -32,6 +33,7 @@ static const struct option long_options[] = {
     {"allocator", required_argument, NULL, OPTION_ALLOCATOR},
     {"compare", no_argument, NULL, OPTION_COMPARE},
     {"fit", no_argument, NULL, OPTION_FIT},
+    {"event-range", no_argument, NULL, OPTION_EVENT_RANGE},
     {"record", required_argument, NULL, OPTION_RECORD},
     {"snapshot", required_argument, NULL, OPTION_SNAPSHOT},
     {"steps", required_argument, NULL, OPTION_STEPS},
@@ -69,6 +71,9 @@ static bool parse_option(shadow_arguments_t *a, int option, const char *text) {
         return true;
     case OPTION_FIT:
         a->fits = true;
+        return true;
+    case OPTION_EVENT_RANGE:
+        a->ranges = true;
         return true;
     case OPTION_RECORD:
         a->record = text;
@@ -120,7 +125,8 @@ static bool run_report(const shadow_arguments_t *a, shadow_server_t *server, sha
     char what[64];
     (void)snprintf(what, sizeof what, "%s: running the program", run->allocator);
     cli_progress(what, 0, 1);
-    run->status = shadow_server_run(server, run->allocator, a->memory_bytes, "report");
+    run->status =
+        shadow_server_run(server, &(shadow_try_t){run->allocator, "report", "", a->memory_bytes});
     cli_progress_end();
     if (run->status < 0 || !shadow_reports_take(server, run))
         return false;
@@ -145,7 +151,10 @@ static bool run_all(const shadow_arguments_t *a, shadow_run_t *runs) {
         if (server == NULL)
             server = shadow_server_start(a, a->program);
         is_good = server != NULL && run_report(a, server, &runs[i]);
-        if (is_good && (a->fits || a->allocator_count > 1))
+        bool fits = a->fits || a->allocator_count > 1;
+        if (is_good && (a->ranges || fits))
+            is_good = shadow_range_measure(a, server, &runs[i]);
+        if (is_good && fits)
             is_good = shadow_fit_memory(a, server, &runs[i]);
     }
     shadow_server_stop(server);
@@ -175,8 +184,7 @@ static int shadow_run(int argc, char **argv) {
     for (int i = 0; i < a.allocator_count; i++) {
         if (status == CLI_OK && (runs[i].is_short || runs[i].largest_batch == 0))
             status = CLI_FINDING;
-        for (int j = 0; j < runs[i].report_count; j++)
-            json_decref(runs[i].reports[j]);
+        shadow_reports_drop(&runs[i]);
     }
     free(runs);
     return status;
@@ -193,13 +201,16 @@ const cli_command_t cli_shadow = {
         "  --gpu NAME|FILE    the GPU: A100-40, A100-80, H100-80 (default), H200-141, L4-24,\n"
         "                     RTX4090-24, T4-16, B200-192, or a device file\n"
         "  --memory BYTES     its memory, if another (24G, 80GiB, ...)\n"
-        "  --devices N        how many of them; 1\n"
+        "  --devices N        how many of them; 1, or one for each process that torchrun starts\n"
         "  --allocator native|expandable|berm  PyTorch's (default), PyTorch's with\n"
         "                     expandable_segments:True, or berm in its place\n"
         "  --compare          all three, and the smallest memory that each can do with\n"
         "  --fit              the smallest memory with which the program ends, by running it\n"
         "                     again; with {} in its arguments, the largest number in that\n"
         "                     place (a batch size) with which it fits the GPU\n"
+        "  --event-range      run it twice more, with kernels of no time and of 1 ms\n"
+        "                     each, and say what was reserved: how far that hangs on when\n"
+        "                     events come; --compare and --fit do it too\n"
         "  --steps N          end after N steps of an optimizer\n"
         "  --values none|small|all  what is computed: nothing; tensors up to 64 KiB (default),\n"
         "                     so that loops and tests go the right way; everything, on the CPU\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest memory and the largest batch with which a program ends: by running it again.
+// The smallest memory and the largest batch with which a program ends, and what it reserves at most
+// when its kernels take less or more time: by running it again.
 //
 // Memory: between the most that it had requested at once, which no device can do without, and what
 // the first run had reserved; to 2 MiB, the granule, where programs end or not for reasons that
@@ -7,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "cli/shadow.h"
@@ -15,7 +17,6 @@
 
 enum {
     BATCH_MOST = 1 << 24,
-    EXIT_SHORTAGE = 86, // python/berm/_shadow.py
     ERROR_CAPACITY = 400,
 };
 
@@ -33,12 +34,21 @@ static void error_read(const shadow_server_t *server, char line[ERROR_CAPACITY])
         (void)fclose(file);
 }
 
+// Whether a process of the trial said that it was short of memory (python/berm/_shadow.py); what
+// started it has a status of its own.
+static bool shortage_take(const shadow_server_t *server) {
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/shortage", shadow_server_folder(server));
+    return unlink(path) == 0;
+}
+
 // 1: it ended; 0: out of memory; -1: another failure, after a line.
 static int trial(const shadow_arguments_t *a, shadow_server_t *server, const char *allocator,
                  uint64_t memory_bytes) {
     char line[ERROR_CAPACITY];
-    int status = shadow_server_run(server, allocator, memory_bytes, "trial");
-    if (status == CLI_OK || status == EXIT_SHORTAGE)
+    int status = shadow_server_run(server, &(shadow_try_t){allocator, "trial", "", memory_bytes});
+    bool is_short = shortage_take(server);
+    if (status == CLI_OK || is_short)
         return status == CLI_OK;
     if (status > 0) {
         error_read(server, line);
@@ -76,6 +86,35 @@ bool shadow_fit_memory(const shadow_arguments_t *a, shadow_server_t *server, sha
     }
     cli_progress_end();
     run->least_bytes = high * GRANULE;
+    return true;
+}
+
+// --- the time of kernels -------------------------------------------------------------------------
+
+bool shadow_range_measure(const shadow_arguments_t *a, shadow_server_t *server, shadow_run_t *run) {
+    static const char *const kernel_ns[] = {"0", "1000000"};
+    char what[64];
+    (void)snprintf(what, sizeof what, "%s: kernels of other lengths", run->allocator);
+    run->reserved_low_bytes = run->reserved_high_bytes = shadow_largest(run, "peak_reserved_bytes");
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(kernel_ns); i++) {
+        shadow_run_t *bound = calloc(1, sizeof *bound);
+        if (bound == NULL)
+            return cli_fail(a->command, "no memory") == CLI_OK;
+        cli_progress(what, i, BERM_ARRAY_LENGTH(kernel_ns));
+        const shadow_try_t one = {run->allocator, "bound", kernel_ns[i], a->memory_bytes};
+        bool is_good = shadow_server_run(server, &one) >= 0 && shadow_reports_take(server, bound);
+        uint64_t reserved = shadow_largest(bound, "peak_reserved_bytes");
+        run->is_range_short |= bound->is_short && !run->is_short;
+        if (bound->report_count > 0) {
+            run->reserved_low_bytes = berm__min_u64(run->reserved_low_bytes, reserved);
+            run->reserved_high_bytes = berm__max_u64(run->reserved_high_bytes, reserved);
+        }
+        shadow_reports_drop(bound);
+        free(bound);
+        if (!is_good)
+            return false;
+    }
+    cli_progress_end();
     return true;
 }
 

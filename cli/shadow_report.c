@@ -44,9 +44,17 @@ uint64_t shadow_context_bytes(const shadow_run_t *run) {
     return shadow_largest(run, "context_bytes");
 }
 
-static const json_t *device_with_peak(const shadow_run_t *run, const json_t **report_of) {
+static bool is_short(const json_t *report) {
+    return json_is_true(json_object_get(json_object_get(report, "error"), "is_shortage"));
+}
+
+// Of all processes, or of those only that were short of memory; NULL: none.
+static const json_t *device_with_peak(const shadow_run_t *run, bool is_of_short,
+                                      const json_t **report_of) {
     const json_t *report, *device, *found = NULL;
     EACH_DEVICE(run, report, device) {
+        if (is_of_short && !is_short(report))
+            continue;
         if (found == NULL ||
             figure_of(device, "peak_requested_bytes") > figure_of(found, "peak_requested_bytes")) {
             found = device;
@@ -106,9 +114,33 @@ static void print_allocators(const shadow_run_t *runs, int count) {
     free(table);
 }
 
+// What became of a process.
+static const char *result_of(const json_t *report) {
+    const json_t *error = json_object_get(report, "error");
+    const char *type = json_string_value(json_object_get(error, "type"));
+    if (is_short(report))
+        return "does not fit";
+    if (type == NULL)
+        return "fits";
+    return strcmp(type, "SIGTERM") == 0 ? "was ended" : "failed";
+}
+
+// Ranks that were killed, or ended without Python's end.
+static void print_missing(const shadow_run_t *run) {
+    long ranks = 0, seen = 0;
+    for (int i = 0; i < run->report_count; i++) {
+        const char *all = json_string_value(json_object_get(run->reports[i], "ranks"));
+        long number = all != NULL ? strtol(all, NULL, 10) : 0;
+        ranks = number > ranks ? number : ranks;
+        seen += number > 0;
+    }
+    if (seen < ranks)
+        (void)printf("%ld of %ld ranks left no report\n", ranks - seen, ranks);
+}
+
 static void print_gpus(const shadow_run_t *run) {
     static const char *const names[] = {
-        "process", "rank", "GPU", "peak\nrequested\nMiB", "peak\nreserved\nMiB", "steps"};
+        "process", "rank", "GPU", "peak\nrequested\nMiB", "peak\nreserved\nMiB", "steps", "result"};
     const json_t *report, *device;
     cli_table_t *table = calloc(1, sizeof *table);
     if (table == NULL || device_count(run) < 2) {
@@ -125,10 +157,12 @@ static void print_gpus(const shadow_run_t *run) {
         cell_mib(table, figure_of(device, "peak_requested_bytes"));
         cell_mib(table, figure_of(device, "peak_reserved_bytes"));
         cli_table_cell(table, "%" PRIu64, figure_of(report, "steps"));
+        cli_table_cell(table, "%s", result_of(report));
     }
     (void)printf("\n");
     cli_table_print(table, stdout);
     free(table);
+    print_missing(run);
 }
 
 static void print_steps(const json_t *device) {
@@ -187,7 +221,20 @@ static void print_reads(const json_t *report) {
     print_pairs(json_object_get(values, "not_on_cpu"), READS_SHOWN);
 }
 
-static void print_confidence(const json_t *report, const json_t *device) {
+static void print_ranges(const shadow_run_t *runs, int count) {
+    if (runs[0].reserved_high_bytes == 0)
+        (void)printf("  kernels take a modelled time: what record_stream holds, and for how long, "
+                     "is a guess;\n    --event-range says how much that changes\n");
+    for (int i = 0; i < count && runs[i].reserved_high_bytes > 0; i++)
+        (void)printf("  %s: %.1f to %.1f MiB reserved at most, with kernels of no time to 1 ms "
+                     "each%s\n",
+                     runs[i].allocator, cli_mib(runs[i].reserved_low_bytes),
+                     cli_mib(runs[i].reserved_high_bytes),
+                     runs[i].is_range_short ? "; it does not fit with one of them" : "");
+}
+
+static void print_confidence(const shadow_run_t *runs, int count, const json_t *report,
+                             const json_t *device) {
     const json_t *counters = json_object_get(report, "counters");
     const json_t *stubs = json_object_get(report, "stubs");
     (void)printf("\nHow far to believe it\n");
@@ -200,10 +247,9 @@ static void print_confidence(const json_t *report, const json_t *device) {
     }
     (void)printf("%s\n", json_array_size(stubs) > STUBS_SHOWN ? ", ..." : "");
     (void)printf("  workspaces of cuBLAS, cuDNN and solvers are taken as 0 or estimated: real ones "
-                 "are larger\n"
-                 "  kernels take a modelled time: what record_stream holds, and for how long, is a "
-                 "guess\n"
-                 "  a context takes %.0f MiB of the GPU here: an estimate\n",
+                 "are larger\n");
+    print_ranges(runs, count);
+    (void)printf("  a context takes %.0f MiB of the GPU here: an estimate\n",
                  cli_mib(figure_of(device, "context_bytes")));
 }
 
@@ -218,16 +264,17 @@ static void print_batches(const shadow_arguments_t *a, const shadow_run_t *runs,
 }
 
 static void print_verdict(const shadow_run_t *run) {
-    const json_t *report = NULL, *device = device_with_peak(run, &report);
+    const json_t *report = NULL, *device = device_with_peak(run, true, &report);
     if (!run->is_short || device == NULL)
         return;
-    (void)printf("\nDoes not fit: out of memory with %s in step %" PRIu64 ", when %.1f MiB were "
-                 "requested and live.\nThe GPU has %.1f MiB, of which a context takes %.1f. "
-                 "--fit says with how much it ends.\n",
-                 run->allocator, figure_of(device, "step_of_end"),
-                 cli_mib(figure_of(device, "live_end_bytes")),
-                 cli_mib(figure_of(device, "memory_bytes")),
-                 cli_mib(figure_of(device, "context_bytes")));
+    const char *rank = json_string_value(json_object_get(report, "rank"));
+    (void)printf(
+        "\nDoes not fit: out of memory with %s%s%s in step %" PRIu64 ", when %.1f MiB were "
+        "requested and live.\nThe GPU has %.1f MiB, of which a context takes %.1f. "
+        "--fit says with how much it ends.\n",
+        run->allocator, rank != NULL ? " in rank " : "", rank != NULL ? rank : "",
+        figure_of(device, "step_of_end"), cli_mib(figure_of(device, "live_end_bytes")),
+        cli_mib(figure_of(device, "memory_bytes")), cli_mib(figure_of(device, "context_bytes")));
 }
 
 void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int count) {
@@ -235,7 +282,7 @@ void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int cou
         print_batches(a, runs, count);
         return;
     }
-    const json_t *report = NULL, *device = device_with_peak(&runs[count - 1], &report);
+    const json_t *report = NULL, *device = device_with_peak(&runs[count - 1], false, &report);
     const char *name = json_string_value(json_object_get(device, "name"));
     (void)printf("%s, simulated: %.0f MiB%s\n\n", name != NULL ? name : a->gpu,
                  cli_mib(figure_of(device, "memory_bytes")),
@@ -248,7 +295,7 @@ void shadow_print(const shadow_arguments_t *a, const shadow_run_t *runs, int cou
     print_sums(device, "holders", "What holds the peak", LINES_SHOWN);
     print_sums(device, "modules", "By module that was running", LINES_SHOWN);
     print_sums(device, "lines", "By line of the program", LINES_SHOWN);
-    print_confidence(report, device);
+    print_confidence(runs, count, report, device);
 }
 
 void shadow_print_json(const shadow_arguments_t *a, const shadow_run_t *runs, int count) {
@@ -262,6 +309,14 @@ void shadow_print_json(const shadow_arguments_t *a, const shadow_run_t *runs, in
         if (run->least_bytes > 0)
             (void)json_object_set_new(one, "smallest_memory_bytes",
                                       json_integer((json_int_t)run->least_bytes));
+        if (run->reserved_high_bytes > 0) {
+            (void)json_object_set_new(one, "reserved_low_bytes",
+                                      json_integer((json_int_t)run->reserved_low_bytes));
+            (void)json_object_set_new(one, "reserved_high_bytes",
+                                      json_integer((json_int_t)run->reserved_high_bytes));
+            (void)json_object_set_new(one, "fits_whatever_the_timing",
+                                      json_boolean(!run->is_short && !run->is_range_short));
+        }
         if (run->largest_batch != UINT64_MAX)
             (void)json_object_set_new(one, "largest_number",
                                       json_integer((json_int_t)run->largest_batch));

@@ -2,8 +2,9 @@
 // The program of a shadow run, held at its `import torch` (python/berm/_shadow.py), and the reports
 // that its processes leave.
 //
-// The server reads a line ALLOCATOR, MEMORY, FOLDER, WHAT, separated by tabs, and answers with the
-// exit status of that run. A program that never imports torch ends without an answer.
+// The server reads a line ALLOCATOR, MEMORY, KERNEL_NS, FOLDER, WHAT, separated by tabs, and
+// answers with the exit status of that run. A program that never imports torch ends without an
+// answer.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -95,13 +96,12 @@ static int server_gone(shadow_server_t *server) {
     return -1;
 }
 
-int shadow_server_run(shadow_server_t *server, const char *allocator, uint64_t memory_bytes,
-                      const char *what) {
+int shadow_server_run(shadow_server_t *server, const shadow_try_t *one) {
     int status = -1;
     if (server->pid <= 0)
         return -1;
-    if (dprintf(server->commands, "%s\t%" PRIu64 "\t%s\t%s\n", allocator, memory_bytes,
-                server->folder, what) < 0 ||
+    if (dprintf(server->commands, "%s\t%" PRIu64 "\t%s\t%s\t%s\n", one->allocator,
+                one->memory_bytes, one->kernel_ns, server->folder, one->what) < 0 ||
         fscanf(server->answers, "%d", &status) != 1)
         return server_gone(server);
     return status < 0 ? 128 - status : status;
@@ -132,6 +132,11 @@ void shadow_server_stop(shadow_server_t *server) {
     folder_empty(server->folder);
     (void)rmdir(server->folder);
     free(server);
+}
+
+void shadow_reports_drop(shadow_run_t *run) {
+    while (run->report_count > 0)
+        json_decref(run->reports[--run->report_count]);
 }
 
 static int report_compare(const void *a, const void *b) {

@@ -157,6 +157,8 @@ typedef enum berm_status {
     BERM_ERROR_IPC_OWN,              // a handle of this process's own memory
     BERM_ERROR_POOL_UNKNOWN,         // no pool in use has this id
     BERM_ERROR_CAPTURE,              // a capture is in the way: not possible before it has ended
+    BERM_ERROR_NOT_RESIZABLE,        // a block of a pool without BERM_POOL_RESIZABLE
+    BERM_ERROR_TAGS,                 // the names of 255 tags are in use
     BERM_STATUS_COUNT
 } berm_status_t;
 
@@ -331,6 +333,8 @@ enum {
     BERM_POOL_NO_SPLIT = 64,   // each block has memory of its own, whole granules: what is free
                                // serves only requests of exactly its number of granules; with
                                // PLAIN or a source aligned to 64 KiB at most (ALIGNMENT)
+    BERM_POOL_RESIZABLE = 128, // each block has addresses behind it to grow into
+                               // (berm_block_grow); with PINNED and RDMA only
 };
 
 // Where a pool gets its memory from instead of the driver; for allocators that the caller has
@@ -425,6 +429,25 @@ BERM_API BERM_CHECKED berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t 
                                                     uint64_t alignment, int device,
                                                     berm_stream_t stream, berm_addr_t *out);
 
+// Makes the live block at `addr`, of a pool with BERM_POOL_RESIZABLE, `size_bytes` large, where it
+// is: pages are mapped behind it, nothing is copied, the address and what is in it stay. A size
+// that is not above the present one does nothing. The new bytes may be used on the block's own
+// stream, as those of a new block; streams that berm_record_stream named keep the whole block. On
+// failure the block is as it was.
+//
+// Behind each block there are as many addresses as the device has memory, or fewer where those of
+// the process are short. A pool's blocks have whole granules of memory each, which they share with
+// no other block; what one leaves free behind its end serves it as it grows, and other pools when
+// they need pages. Each growth costs a driver call for access and at most two for each granule, so
+// many small steps cost more than few large ones.
+// Errors: ADDRESS_UNKNOWN, ADDRESS_INTERIOR, ADDRESS_IMPORTED, DOUBLE_FREE, SIZE_ZERO,
+// SIZE_TOO_LARGE, NOT_RESIZABLE, STATE (the block is pinned), POOL_UNKNOWN (the pool was released),
+// OUT_OF_ADDRESSES (nothing is left behind the block), CAPTURE (its stream is being captured, and
+// earlier work may still use what is free behind it), OUT_OF_DEVICE_MEMORY, LIMIT,
+// OUT_OF_HOST_MEMORY, CEILING, DRIVER, DEVICE_LOST, SHUTDOWN, FORKED.
+// Driver: where pages are missing. Waits, streams: as berm_alloc.
+BERM_API BERM_CHECKED berm_status_t berm_block_grow(berm_addr_t addr, uint64_t size_bytes);
+
 // What lives in a private pool at one time, to be made so again: for graphs that run one after the
 // other in one pool, each of which finds its inputs where it found them when it was captured.
 typedef struct berm_pool_state berm_pool_state_t;
@@ -434,9 +457,9 @@ typedef struct berm_pool_state berm_pool_state_t;
 // and not kept from anybody: a state is a list. Blocks that were freed and are still awaited are
 // not in it.
 // Errors: ARGUMENT (the default id, NULL), POOL_UNKNOWN, STATE (the pool is not private, neither by
-// its trait nor by a capture: its memory may leave it), UNSUPPORTED (EXPORTABLE or NO_SPLIT),
-// DEVICE, OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED.
-// Driver: never. Waits: never. Streams: none.
+// its trait nor by a capture: its memory may leave it), UNSUPPORTED (EXPORTABLE, NO_SPLIT or
+// RESIZABLE), DEVICE, OUT_OF_HOST_MEMORY, SHUTDOWN, FORKED. Driver: never. Waits: never. Streams:
+// none.
 BERM_API BERM_CHECKED berm_status_t berm_pool_state_take(int device, berm_pool_id_t id,
                                                          berm_pool_state_t **state);
 

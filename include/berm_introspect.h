@@ -173,6 +173,7 @@ typedef struct berm_whatis_s {
     uint32_t is_small;    // 1: a slot of a size-class slab
     uint32_t is_released; // 1: of a pool that was released; its id may be in use again
     berm_pool_id_t pool;  // the id of its pool; both 0 for the default pool
+    const char *tag;      // berm_tag_push of the block; "": none, or not live
 } berm_whatis_t;
 
 #define BERM_WHATIS_INIT BERM_SIZED_INIT(berm_whatis_t)
@@ -216,6 +217,7 @@ typedef struct berm_walk_block {
         allocation_index;     // the block was the n-th request of its device, from 1; 0 unless live
     berm_address_kind_t kind; // LIVE, AWAITED, HELD or FREE
     uint32_t is_small;        // 1: a slot of a size-class slab, or what no slot covers of one
+    const char *tag;          // of the thread that asked for it (berm_tag_push); "": none
 } berm_walk_block_t;
 
 // Receives a segment with a NULL block, and then each of its blocks in address order, which cover
@@ -312,6 +314,13 @@ typedef void (*berm_report_fn)(void *context, berm_status_t status, const char *
 // reports too, and with log:info the log has them.
 // Errors: FORKED. Driver: never. Waits: never. Streams: none.
 BERM_API berm_status_t berm_report_set(berm_report_fn callback, void *context);
+
+// Whether requests of the calling thread that fail are reported: with a line of the log, and to
+// berm_report_set, oom_report and the log as said above. True unless set; for callers to whom a
+// failed request is nothing unusual, such as a search for the fastest way that fits. The request
+// fails as it would, is counted, and berm_error_message has its line. Returns what it was before.
+// Driver: never. Waits: never. Streams: none.
+BERM_API bool berm_report_enable(bool is_enabled);
 
 // Receives `length` bytes of output; must not call berm.
 typedef void (*berm_write_fn)(void *context, const char *text, size_t length);

@@ -20,6 +20,7 @@ const stress_allocator_ops_t *const stress_allocators[] = {
     &stress_torch_expandable_ops,
     &stress_rmm_pool_ops,
     &stress_rmm_arena_ops,
+    &stress_rmm_berm_ops,
     NULL,
 };
 

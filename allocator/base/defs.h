@@ -10,8 +10,9 @@
 #define BERM_MIB(n) ((uint64_t)(n) << 20)
 #define BERM_GIB(n) ((uint64_t)(n) << 30)
 
-#define BERM_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define BERM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define BERM_LIKELY(x)     __builtin_expect(!!(x), 1)
+#define BERM_ALWAYS_INLINE static inline __attribute__((always_inline))
+#define BERM_UNLIKELY(x)   __builtin_expect(!!(x), 0)
 
 #define BERM_NODISCARD       __attribute__((warn_unused_result))
 #define BERM_PRINTF(fmt, va) __attribute__((format(printf, fmt, va)))

@@ -62,7 +62,7 @@ typedef struct berm_range {
     uint8_t state; // berm_range_state_t
     uint8_t is_slab;
     uint8_t is_pinned; // LIVE, AWAITED, HELD: registered with something outside
-    uint8_t unused0;
+    uint8_t tag;       // LIVE and AWAITED: what was on the thread's stack of tags (front/tag.h)
     // STALE: handles still mapped there. LIVE and AWAITED: the note of it (policy/learn.h); 0:
     // none.
     uint32_t mappings;

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "host/clock.h"
+
 static const struct entry {
     const char *symbol;
     int version;
@@ -42,8 +44,28 @@ const char *berm__drv_error_last(int *result) {
     return last_error.symbol;
 }
 
+static _Thread_local uint64_t call_start_ns; // of a timed call; 0: of none
+
+void berm__drv_time_begin(void) {
+    call_start_ns = berm__clock_ns();
+}
+
+static void time_end(berm_drv_t *drv, berm_drv_kind_t kind) {
+    uint64_t spent_ns = berm__clock_ns() - call_start_ns;
+    call_start_ns = 0;
+    atomic_fetch_add_explicit(&drv->timed_calls[kind], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&drv->timed_ns[kind], spent_ns, memory_order_relaxed);
+}
+
+uint64_t berm__drv_mean_ns(berm_drv_t *drv, berm_drv_kind_t kind) {
+    uint64_t calls = atomic_load(&drv->timed_calls[kind]);
+    return calls > 0 ? atomic_load(&drv->timed_ns[kind]) / calls : 0;
+}
+
 berm_cu_result_t berm__drv_note(berm_drv_t *drv, berm_drv_kind_t kind, berm_drv_entry_t entry,
                                 berm_cu_result_t result) {
+    if (BERM_UNLIKELY(call_start_ns != 0))
+        time_end(drv, kind);
     atomic_fetch_add_explicit(&drv->calls[kind], 1, memory_order_relaxed);
     if (BERM_UNLIKELY(result != BERM_CU_SUCCESS && result != BERM_CU_NOT_READY)) {
         last_error.symbol = entries[entry].symbol;

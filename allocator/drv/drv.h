@@ -58,6 +58,8 @@ typedef struct berm_drv {
     // Atomic.
     atomic_bool is_gone; // the driver said that it is deinitialised: call it no more
     atomic_uint_fast64_t calls[BERM_DRV_KIND_COUNT];
+    // Of the kinds that are timed, by the process's clock (host/clock.h).
+    atomic_uint_fast64_t timed_calls[BERM_DRV_KIND_COUNT], timed_ns[BERM_DRV_KIND_COUNT];
 } berm_drv_t;
 
 // Loads `name` and fills *drv. BERM_ERROR_NO_DRIVER if the library, a required entry or a device is
@@ -65,6 +67,16 @@ typedef struct berm_drv {
 berm_status_t berm__drv_open(berm_drv_t *drv, const char *name, char *error, size_t error_capacity);
 // Unloads; calls no driver function.
 void berm__drv_close(berm_drv_t *drv);
+
+// Begins the time of the thread's next call; for the kinds that memory costs: CREATE to UNMAP, and
+// waits.
+void berm__drv_time_begin(void);
+static inline void berm__drv_time(berm_drv_kind_t kind) {
+    if ((kind >= BERM_DRV_CREATE && kind <= BERM_DRV_UNMAP) || kind == BERM_DRV_SYNCHRONIZE)
+        berm__drv_time_begin();
+}
+// The mean of a timed kind in nanoseconds; 0: none was timed.
+uint64_t berm__drv_mean_ns(berm_drv_t *drv, berm_drv_kind_t kind);
 
 // Counts the call, keeps a failure for berm__drv_error_last, and returns `result`. NOT_READY is an
 // answer, not a failure.
@@ -75,8 +87,9 @@ berm_cu_result_t berm__drv_note(berm_drv_t *drv, berm_drv_kind_t kind, berm_drv_
 #define BERM_DRV_CALL(drv, kind, entry, ...)                                                       \
     (atomic_load_explicit(&(drv)->is_gone, memory_order_relaxed)                                   \
          ? BERM_CU_DEINITIALIZED                                                                   \
-         : berm__drv_note((drv), BERM_DRV_##kind, BERM_DRV_ENTRY_##entry,                          \
-                          (drv)->entry(__VA_ARGS__)))
+         : (berm__drv_time(BERM_DRV_##kind),                                                       \
+            berm__drv_note((drv), BERM_DRV_##kind, BERM_DRV_ENTRY_##entry,                         \
+                           (drv)->entry(__VA_ARGS__))))
 
 // How many calls of this thread have failed, to tell whether one did meanwhile.
 uint64_t berm__drv_error_count(void);

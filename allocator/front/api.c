@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "front/hit.h"
+#include "front/leaving.h"
 
 static const uint64_t size_max_bytes = UINT64_C(1) << 62;
 static const uint64_t alignment_max_bytes = UINT64_C(1) << 32;
@@ -33,6 +34,7 @@ berm_status_t berm_shutdown(size_t *live_blocks) {
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK || !is_running)
         return status;
+    berm__leaving_stop();
     berm__heap_pins_announce();
     return berm__heap_stop(live_blocks);
 }
@@ -88,6 +90,8 @@ berm_status_t berm_alloc_from(berm_pool_id_t id, uint64_t size_bytes, uint64_t a
 // Apart, so that a hit needs no stack.
 __attribute__((noinline)) static berm_status_t
 alloc_missed(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out, const void *site) {
+    if (berm__hit_alloc_again(cache, size_bytes, out))
+        return BERM_OK;
     berm__call_site_set(site);
     return berm__heap_alloc_miss(cache, size_bytes, out);
 }
@@ -104,6 +108,12 @@ berm_status_t berm_alloc(uint64_t size_bytes, int device, berm_stream_t stream, 
     return alloc_checked(size_bytes, BERM_RANGE_UNIT_BYTES, device, stream, out, site);
 }
 
+__attribute__((noinline)) static berm_status_t
+free_missed(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
+    return berm__hit_free_again(cache, segment, addr) ? BERM_OK
+                                                      : berm__heap_free_miss(cache, segment, addr);
+}
+
 berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
     berm_cache_t *cache = berm__hit_cache(stream);
     if (BERM_LIKELY(cache != NULL && (cache->ordinal == device || device == BERM_DEVICE_ANY))) {
@@ -111,7 +121,7 @@ berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
         if (BERM_LIKELY(segment != NULL)) {
             if (BERM_LIKELY(berm__hit_free(cache, segment, addr)))
                 return BERM_OK;
-            return berm__heap_free_miss(cache, segment, addr);
+            return free_missed(cache, segment, addr);
         }
     }
     bool is_running;
@@ -121,6 +131,23 @@ berm_status_t berm_free(berm_addr_t addr, int device, berm_stream_t stream) {
     if (BERM_UNLIKELY(!is_running))
         return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN, "berm_free: nothing was allocated yet");
     return berm__heap_free(addr, device, stream);
+}
+
+berm_status_t berm_block_grow(berm_addr_t addr, uint64_t size_bytes) {
+    bool is_running;
+    berm_status_t status = berm__heap_peek(&is_running);
+    if (status != BERM_OK)
+        return status;
+    if (size_bytes - 1 >= size_max_bytes) {
+        status = size_bytes == 0 ? BERM_ERROR_SIZE_ZERO : BERM_ERROR_SIZE_TOO_LARGE;
+        return berm__error_set(status, "berm_block_grow: a size of %llu bytes",
+                               (unsigned long long)size_bytes);
+    }
+    if (!is_running)
+        return berm__error_set(BERM_ERROR_ADDRESS_UNKNOWN,
+                               "berm_block_grow: nothing was allocated yet");
+    berm__call_site_set(__builtin_return_address(0));
+    return berm__heap_grow(addr, size_bytes);
 }
 
 berm_status_t berm_record_stream(berm_addr_t addr, berm_stream_t stream) {

@@ -207,6 +207,29 @@ static int figures_check(const berm_audit_t *audit) {
     return broken;
 }
 
+static uint64_t counted(const atomic_uint_fast64_t *up, const atomic_uint_fast64_t *down) {
+    return atomic_load(up) - atomic_load(down);
+}
+
+// I40.
+static int tags_check(const berm_audit_t *audit) {
+    for (unsigned tag = 1; tag < BERM_TAG_NUMBERS; tag++) {
+        const berm_tag_count_t *count = &audit->device->tags[tag];
+        uint64_t blocks = counted(&count->blocks_up, &count->blocks_down);
+        uint64_t requested = counted(&count->requested_up, &count->requested_down);
+        uint64_t allocated = counted(&count->allocated_up, &count->allocated_down);
+        if (blocks != audit->sums.tags[tag].blocks ||
+            requested != audit->sums.tags[tag].requested_bytes ||
+            allocated != audit->sums.tags[tag].allocated_bytes)
+            return berm__audit_fail(audit, 40, 0,
+                                    "%" PRIu64 " blocks of %" PRIu64 " bytes have tag %u, %" PRIu64
+                                    " of %" PRIu64 " are counted",
+                                    audit->sums.tags[tag].blocks,
+                                    audit->sums.tags[tag].requested_bytes, tag, blocks, requested);
+    }
+    return 0;
+}
+
 // I19: both ends of a segment lead to it.
 static int address_check(const berm_audit_t *audit, const berm_segment_t *segment) {
     const berm_addr_t ends[] = {segment->base, segment->base + segment->span_bytes - 1};
@@ -258,6 +281,8 @@ static int device_check(berm_audit_t *audit) {
         broken = berm__audit_share(audit);
     if (broken == 0)
         broken = berm__audit_pins(audit);
+    if (broken == 0)
+        broken = tags_check(audit);
     return broken != 0 ? broken : figures_check(audit);
 }
 
@@ -277,7 +302,7 @@ int berm__audit_run(char *error, size_t error_capacity) {
         berm__device_thaw(device);
         berm__mutex_unlock(&device->lock);
     }
-    return broken;
+    return broken != 0 ? broken : berm__ring_check(error, error_capacity);
 }
 
 berm_status_t berm_audit(int *invariant) {

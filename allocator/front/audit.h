@@ -17,6 +17,9 @@ typedef struct berm_audit_sums {
     uint64_t plain_handles;
     uint64_t plain_slack_bytes; // of plain allocations, beside their segments
     uint64_t held_blocks, pinned_bytes, pins_of_handles;
+    struct {
+        uint64_t blocks, requested_bytes, allocated_bytes;
+    } tags[BERM_TAG_NUMBERS]; // of live blocks
 } berm_audit_sums_t;
 
 typedef struct berm_audit {

@@ -17,12 +17,23 @@ typedef struct pool_walk {
     uint64_t awaited_bytes, awaited_count, awaited_hash;
     uint64_t held_count; // blocks
     uint64_t empty_slabs, partial_slabs;
+    berm_audit_sums_t *sums; // of all pools
 } pool_walk_t;
 
 static uint64_t addr_hash(berm_addr_t addr) {
     berm_rng_t rng;
     berm__rng_seed(&rng, addr);
     return berm__rng_next(&rng);
+}
+
+static void walk_live(pool_walk_t *walk, uint8_t tag, uint64_t requested_bytes,
+                      uint64_t allocated_bytes) {
+    walk->requested_bytes += requested_bytes;
+    walk->allocated_bytes += allocated_bytes;
+    walk->blocks++;
+    walk->sums->tags[tag].blocks++;
+    walk->sums->tags[tag].requested_bytes += requested_bytes;
+    walk->sums->tags[tag].allocated_bytes += allocated_bytes;
 }
 
 static void walk_awaited(pool_walk_t *walk, berm_addr_t addr, uint64_t size_bytes) {
@@ -81,9 +92,7 @@ static int slab_check(const berm_audit_t *audit, const berm_segment_t *segment,
                 return berm__audit_fail(audit, 13, berm__slot_addr(slab, slot),
                                         "a request of %" PRIu64 " bytes in a slot of %" PRIu64,
                                         requested_bytes, class_bytes);
-            walk->requested_bytes += requested_bytes;
-            walk->allocated_bytes += class_bytes;
-            walk->blocks++;
+            walk_live(walk, slab->slot[slot].tag, requested_bytes, class_bytes);
         } else if (is_taken && slab->slot[slot].state == BERM_SLOT_HELD) {
             walk->held_count++;
         } else if (is_taken) {
@@ -118,9 +127,7 @@ static int segment_walk(const berm_audit_t *audit, const berm_segment_t *segment
         if (range->is_slab) {
             broken = slab_check(audit, segment, range, walk);
         } else {
-            walk->requested_bytes += range->as.block.requested_bytes;
-            walk->allocated_bytes += range->size_bytes;
-            walk->blocks++;
+            walk_live(walk, range->tag, range->as.block.requested_bytes, range->size_bytes);
         }
         if (broken == 0)
             broken = live_uses_check(audit, range, addr);
@@ -230,7 +237,7 @@ static int taken_check(const berm_audit_t *audit, const pool_walk_t *walk) {
 
 int berm__audit_pool(berm_audit_t *audit) {
     const berm_pool_t *pool = audit->pool;
-    pool_walk_t walk = {0};
+    pool_walk_t walk = {.sums = &audit->sums};
     int broken = 0;
     for (const berm_list_t *link = pool->segments.next; link != &pool->segments && broken == 0;
          link = link->next)

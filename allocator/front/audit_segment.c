@@ -232,6 +232,24 @@ static int source_check(berm_audit_t *audit, const berm_segment_t *segment) {
     return wrong == NULL ? 0 : berm__audit_fail(audit, 36, segment->base, "a segment %s", wrong);
 }
 
+// I37.
+static int resizable_check(berm_audit_t *audit, const berm_segment_t *segment) {
+    const berm_pool_t *pool = segment->pool;
+    unsigned blocks = 0;
+    bool has_slab = false;
+    if (pool->group == NULL || !berm__pool_is_resizable(pool))
+        return 0;
+    for (const berm_range_t *range = segment->ranges.first; range != NULL; range = range->next) {
+        blocks += range->state == BERM_RANGE_LIVE || range->state == BERM_RANGE_AWAITED ||
+                  range->state == BERM_RANGE_HELD;
+        has_slab |= range->state == BERM_RANGE_LIVE && range->is_slab;
+    }
+    if (blocks <= 1 && !has_slab)
+        return 0;
+    return berm__audit_fail(audit, 37, segment->base, "%u blocks%s in a segment of one block",
+                            blocks, has_slab ? ", slabs too," : "");
+}
+
 // --- slots (I7) --------------------------------------------------------------------------------
 
 // The first slot in [at, end) that has not `value`, or end. Most of an audit's time is spent here:
@@ -300,6 +318,8 @@ int berm__audit_segment(berm_audit_t *audit, const berm_segment_t *segment) {
     broken = plain_check(audit, segment);
     if (broken == 0)
         broken = source_check(audit, segment);
+    if (broken == 0)
+        broken = resizable_check(audit, segment);
     if (broken == 0)
         broken = granules_check(audit, segment);
     uint64_t at = 0;

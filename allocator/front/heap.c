@@ -17,6 +17,7 @@
 #include "base/bits.h"
 #include "front/route.h"
 #include "front/share.h"
+#include "front/tag.h"
 #include "front/thread.h"
 #include "policy/learn.h"
 #include "policy/source.h"
@@ -52,7 +53,7 @@ const void *berm__call_site(void) {
 
 // --- the data path -----------------------------------------------------------------------------
 
-static berm_status_t audit_after(berm_status_t status) {
+berm_status_t berm__audit_after(berm_status_t status) {
     if (BERM_LIKELY(!atomic_load_explicit(&berm__heap.audits, memory_order_relaxed)))
         return status;
     char error[200];
@@ -81,6 +82,17 @@ static berm_cache_t *cache_of_thread(berm_pool_t *pool, berm_stream_t handle) {
     return cache != NULL ? cache : berm__thread_cache_make(epoch_now(), pool, is_keeping);
 }
 
+// Notes an event of a pool for which the thread has no cache.
+static void event_note(const berm_pool_t *pool, berm_ring_kind_t kind, berm_addr_t addr,
+                       uint64_t size_bytes) {
+    berm_ring_t *ring = berm__thread_ring(epoch_now());
+    if (ring == NULL)
+        return;
+    const berm_ring_where_t where = {pool->device->gpu.ordinal, pool->stream->handle,
+                                     pool->group->id};
+    berm__ring_once(ring, &where, kind, addr, size_bytes, 0);
+}
+
 // From the pool of the thread's cache. The caller is inside the cache, or holds the device's lock.
 static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
                                    uint64_t alignment_bytes, bool may_map, berm_addr_t *out) {
@@ -89,6 +101,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     uint64_t occupied;
     bool may_hit = counts->number_next == counts->number_end; // and so no hit was tried
     berm__counts_number_secure(counts, pool->device);
+    berm__cache_room(cache);
     berm__mutex_lock(&pool->lock);
     may_hit |= berm__cache_exchange(cache, size_bytes);
     if (may_hit && alignment_bytes == BERM_RANGE_UNIT_BYTES &&
@@ -100,6 +113,7 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = counts->number_next,
                                     .user = cache->is_keeping ? cache : NULL,
+                                    .tag = counts->tag,
                                     .may_map = may_map};
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     // Before the ladder calls for what all threads have: what this one has.
@@ -108,6 +122,10 @@ static berm_status_t alloc_by_pool(berm_cache_t *cache, uint64_t size_bytes,
     if (BERM_LIKELY(status == BERM_OK)) {
         counts->number_next++;
         berm__counts_alloc(counts, size_bytes, occupied);
+        berm__tag_alloc(pool->device, request.tag, size_bytes, occupied);
+        if (BERM_LIKELY(cache->ring != NULL))
+            berm__ring_turn(cache->ring, &cache->where, BERM_RING_ALLOC, *out, size_bytes, 0,
+                            may_map);
         berm__cache_refill(cache, size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
@@ -124,12 +142,15 @@ berm_status_t berm__heap_alloc_pool(berm_pool_t *pool, uint64_t size_bytes,
     const berm_request_t request = {.size_bytes = size_bytes,
                                     .alignment_bytes = alignment_bytes,
                                     .number = atomic_fetch_add(&device->request_count, 1) + 1,
+                                    .tag = berm__tag_top(),
                                     .may_map = may_map};
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_alloc(pool, &request, out, &occupied);
     if (status == BERM_OK) {
         berm__counts_alloc(&counts, size_bytes, occupied);
+        berm__tag_alloc(device, request.tag, size_bytes, occupied);
         berm__counts_merge(&counts, device);
+        event_note(pool, BERM_RING_ALLOC, *out, size_bytes);
     }
     berm__mutex_unlock(&pool->lock);
     return status;
@@ -170,16 +191,20 @@ static berm_status_t alloc_miss(berm_cache_t *cache, uint64_t size_bytes, uint64
             berm__cache_leave(cache);
             if (BERM_LIKELY(status == BERM_OK)) {
                 berm__learn_tick(cache->pool);
-                return audit_after(BERM_OK);
+                return berm__audit_after(BERM_OK);
             }
         }
     }
-    const berm_want_t want = {id_default, false, size_bytes, alignment_bytes, ordinal, stream};
+    const berm_want_t want = {.id = id_default,
+                              .size_bytes = size_bytes,
+                              .alignment_bytes = alignment_bytes,
+                              .ordinal = ordinal,
+                              .stream = stream};
     berm_status_t status = berm__heap_alloc_slow(&want, out);
     cache = berm__thread_cache(epoch_now(), ordinal, stream); // it may be another now
     if (cache != NULL)
         berm__learn_tick(cache->pool);
-    return audit_after(status);
+    return berm__audit_after(status);
 }
 
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
@@ -192,10 +217,11 @@ static berm_status_t alloc_default(uint64_t size_bytes, uint64_t alignment_bytes
     stream = berm__stream_normalize(stream);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), ordinal, stream);
     if (cache != NULL && alignment_bytes == BERM_RANGE_UNIT_BYTES && berm__cache_enter(cache)) {
+        berm__cache_room(cache);
         bool is_hit = berm__cache_alloc(cache, size_bytes, out);
         berm__cache_leave(cache);
         if (BERM_LIKELY(is_hit))
-            return audit_after(BERM_OK);
+            return berm__audit_after(BERM_OK);
     }
     return alloc_miss(cache, size_bytes, alignment_bytes, ordinal, stream, out);
 }
@@ -205,9 +231,13 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
     berm_pool_id_t id;
     if (BERM_UNLIKELY(berm__route_any()) && stream != BERM_STREAM_NONE &&
         berm__route_find(ordinal, stream, &id)) {
-        const berm_want_t want = {
-            id, true, size_bytes, alignment_bytes, ordinal, berm__stream_normalize(stream)};
-        return audit_after(berm__heap_alloc_slow(&want, out));
+        const berm_want_t want = {.id = id,
+                                  .is_routed = true,
+                                  .size_bytes = size_bytes,
+                                  .alignment_bytes = alignment_bytes,
+                                  .ordinal = ordinal,
+                                  .stream = berm__stream_normalize(stream)};
+        return berm__audit_after(berm__heap_alloc_slow(&want, out));
     }
     return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
 }
@@ -217,9 +247,12 @@ berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
                                     berm_addr_t *out) {
     if (berm__pool_id_is_default(id))
         return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
-    const berm_want_t want = {
-        id, false, size_bytes, alignment_bytes, ordinal, berm__stream_normalize(stream)};
-    return audit_after(berm__heap_alloc_slow(&want, out));
+    const berm_want_t want = {.id = id,
+                              .size_bytes = size_bytes,
+                              .alignment_bytes = alignment_bytes,
+                              .ordinal = ordinal,
+                              .stream = berm__stream_normalize(stream)};
+    return berm__audit_after(berm__heap_alloc_slow(&want, out));
 }
 
 static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {
@@ -241,14 +274,20 @@ static berm_status_t free_by_pool(berm_cache_t *cache, berm_segment_t *segment, 
     berm_block_t block;
     berm_freed_t freed;
     berm_pool_t *pool = cache->pool;
+    berm__cache_room(cache);
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     // A large block that was refused for want of room goes to the pool, with the one in its way.
     if (status == BERM_OK && !(berm__cache_make_room(cache, block.size_bytes) &&
                                berm__cache_free(cache, segment, addr) == BERM_OK)) {
         status = berm__pool_free_own(&block, &freed);
-        if (status == BERM_OK)
+        if (status == BERM_OK) {
             berm__counts_free(cache->counts, freed.requested_bytes, freed.occupied_bytes);
+            berm__tag_free(pool->device, freed.tag, freed.requested_bytes, freed.occupied_bytes);
+            if (BERM_LIKELY(cache->ring != NULL))
+                berm__ring_note(cache->ring, &cache->where, BERM_RING_FREE, addr,
+                                freed.requested_bytes);
+        }
     }
     berm__mutex_unlock(&pool->lock);
     if (BERM_UNLIKELY(berm__counts_are_large(cache->counts)))
@@ -267,6 +306,7 @@ static void freed_count(berm_device_t *device, const berm_freed_t *freed) {
     } else {
         berm__counts_free_now(device, freed->requested_bytes, freed->occupied_bytes);
     }
+    berm__tag_free(device, freed->tag, freed->requested_bytes, freed->occupied_bytes);
     if (freed->is_awaited)
         berm__counts_await(device, freed->occupied_bytes);
 }
@@ -295,8 +335,20 @@ static berm_status_t free_counted(berm_pool_t *pool, berm_segment_t *segment, be
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
     if (status == BERM_OK)
         status = berm__pool_free(&block, stream, is_captured, &freed);
-    if (status == BERM_OK)
+    if (status == BERM_OK) {
         freed_count(pool->device, &freed);
+        event_note(pool, BERM_RING_FREE, addr, freed.requested_bytes);
+    }
+    return status;
+}
+
+// Frees a block that there is no memory to defer, and notes it.
+static berm_status_t free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
+                                  berm_stream_ref_t *stream) {
+    berm_freed_t freed;
+    berm_status_t status = berm__pool_free_waiting(pool, segment, addr, stream, &freed);
+    if (status == BERM_OK)
+        event_note(pool, BERM_RING_FREE, addr, freed.requested_bytes);
     return status;
 }
 
@@ -335,7 +387,7 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
         // When all work is done it does not matter which stream was named; it may be a peer's.
         if (!stream_is_done(device, handle))
             return BERM_ERROR_OUT_OF_HOST_MEMORY;
-        return berm__pool_free_waiting(pool, segment, addr, NULL);
+        return free_waiting(pool, segment, addr, NULL);
     }
     berm_status_t status;
     if (BERM_LIKELY(pool->is_default)) {
@@ -346,7 +398,7 @@ static berm_status_t free_slow(berm_pool_t *pool, berm_segment_t *segment, berm_
         status = free_of_group(pool, segment, addr, stream);
     }
     if (BERM_UNLIKELY(status == BERM_ERROR_OUT_OF_HOST_MEMORY))
-        status = berm__pool_free_waiting(pool, segment, addr, stream);
+        status = free_waiting(pool, segment, addr, stream);
     berm__device_stream_give(stream);
     return status;
 }
@@ -378,7 +430,7 @@ static berm_status_t free_miss(berm_cache_t *cache, berm_segment_t *segment, ber
         berm__learn_tick(pool);
     if (BERM_UNLIKELY(status != BERM_OK))
         status = address_error(status, addr);
-    return audit_after(status);
+    return berm__audit_after(status);
 }
 
 berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
@@ -395,10 +447,11 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
         return address_error(BERM_ERROR_ADDRESS_OTHER_DEVICE, addr);
     berm_cache_t *cache = berm__thread_cache(epoch_now(), device->gpu.ordinal, handle);
     if (cache != NULL && cache->pool == segment->pool && berm__cache_enter(cache)) {
+        berm__cache_room(cache);
         berm_status_t cached = berm__cache_free(cache, segment, addr);
         berm__cache_leave(cache);
         if (BERM_LIKELY(cached == BERM_OK))
-            return audit_after(BERM_OK);
+            return berm__audit_after(BERM_OK);
     }
     return free_miss(cache, segment, addr, handle);
 }
@@ -422,5 +475,5 @@ berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle) {
     berm__device_stream_give(stream);
     if (status != BERM_OK)
         status = address_error(status, addr);
-    return audit_after(status);
+    return berm__audit_after(status);
 }

@@ -80,6 +80,12 @@ berm_status_t berm__heap_device_leave(berm_device_t *device, bool is_pushed, ber
 // What the addresses of a range are, for whoever asks (whatis.c).
 berm_address_kind_t berm__range_kind(const berm_range_t *range);
 
+// The newest mark of this heap (mark.c); 0: there is none.
+uint64_t berm__mark_last(void);
+
+// berm_walk of a device that is locked and frozen.
+void berm__walk_frozen(const berm_device_t *device, berm_walk_fn fn, void *context);
+
 // The segment of an address, whose device is locked until the caller unlocks it; NULL, and nothing
 // locked, if it is in no segment.
 berm_segment_t *berm__heap_segment_enter(berm_addr_t addr, berm_device_t **device);
@@ -91,6 +97,9 @@ typedef struct berm_want {
     uint64_t size_bytes, alignment_bytes;
     int ordinal;
     berm_stream_t stream; // normalised
+    // The block that is to grow to `grown_bytes`, by about size_bytes; 0: a new one is wanted.
+    berm_addr_t growing;
+    uint64_t grown_bytes;
 } berm_want_t;
 
 // The data path.
@@ -108,6 +117,19 @@ berm_status_t berm__heap_free(berm_addr_t addr, int ordinal, berm_stream_t handl
 berm_status_t berm__heap_alloc_miss(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out);
 berm_status_t berm__heap_free_miss(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr);
 berm_status_t berm__heap_record_stream(berm_addr_t addr, berm_stream_t handle);
+
+// Makes a block larger where it is (grow.c): a request for the bytes behind it. Errors as
+// berm_block_grow.
+berm_status_t berm__heap_grow(berm_addr_t addr, uint64_t size_bytes);
+// One attempt at that; the device's lock is held. STATE as berm__heap_alloc_locked.
+berm_status_t berm__heap_grow_locked(berm_device_t *device, const berm_want_t *want);
+// Whether a request that fails so is reported: with a line that says where the memory is, instead
+// of one about the address.
+static inline bool berm__status_has_report(berm_status_t status) {
+    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
+           status == BERM_ERROR_CEILING || status == BERM_ERROR_OUT_OF_HOST_MEMORY ||
+           status == BERM_ERROR_DRIVER || status == BERM_ERROR_DEVICE_LOST;
+}
 
 // With the device's lock (slow.c): the first request on a stream, those that find nothing free, and
 // those from a pool of the caller's. Callbacks are called, and a failure is reported, with no lock
@@ -149,6 +171,9 @@ void berm__work_log(const berm_device_t *device, uint64_t size_bytes, berm_work_
 // Checks every invariant of docs/invariants.md (audit.c): 0, or the number of the first that fails
 // and a line in `error`. Takes the devices' locks.
 int berm__audit_run(char *error, size_t error_capacity);
+
+// Runs it where the option audit is on, and aborts if it fails; returns `status`.
+berm_status_t berm__audit_after(berm_status_t status);
 
 // Writes this thread's message for an id that no pool in use has; POOL_UNKNOWN.
 berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id);

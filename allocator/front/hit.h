@@ -32,6 +32,19 @@ static inline bool berm__hit_alloc(berm_cache_t *cache, uint64_t size_bytes, ber
     return is_hit;
 }
 
+// The same after a hit that was none, where it was for want of room for its event; out of the way,
+// so that a hit needs no stack.
+static inline bool berm__hit_alloc_again(berm_cache_t *cache, uint64_t size_bytes,
+                                         berm_addr_t *out) {
+    if (berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)) ||
+        !berm__cache_enter(cache))
+        return false;
+    berm__cache_room(cache);
+    bool is_hit = berm__cache_alloc(cache, size_bytes, out);
+    berm__cache_leave(cache);
+    return is_hit;
+}
+
 // The segment of an address, if it is of the cache's pool: mostly the one of the last free.
 static inline berm_segment_t *berm__hit_segment(berm_cache_t *cache, berm_addr_t addr) {
     if (BERM_LIKELY(addr - cache->home_base < cache->home_bytes))
@@ -50,6 +63,17 @@ static inline berm_segment_t *berm__hit_segment(berm_cache_t *cache, berm_addr_t
 static inline bool berm__hit_free(berm_cache_t *cache, berm_segment_t *segment, berm_addr_t addr) {
     if (BERM_UNLIKELY(!berm__cache_enter(cache)))
         return false;
+    bool is_hit = berm__cache_free(cache, segment, addr) == BERM_OK;
+    berm__cache_leave(cache);
+    return is_hit;
+}
+
+static inline bool berm__hit_free_again(berm_cache_t *cache, berm_segment_t *segment,
+                                        berm_addr_t addr) {
+    if (berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)) ||
+        !berm__cache_enter(cache))
+        return false;
+    berm__cache_room(cache);
     bool is_hit = berm__cache_free(cache, segment, addr) == BERM_OK;
     berm__cache_leave(cache);
     return is_hit;

@@ -10,12 +10,15 @@
 
 #include "base/bits.h"
 #include "front/background.h"
+#include "front/leaving.h"
+#include "front/live.h"
 #include "front/pressure.h"
 #include "front/route.h"
 #include "front/share.h"
 #include "front/thread.h"
 #include "host/log.h"
 #include "policy/learn.h"
+#include "policy/observe.h"
 #include "policy/source.h"
 
 // After every change to what it depends on.
@@ -72,6 +75,7 @@ static void device_options_apply(berm_device_t *device, bool has_new_limit) {
 void berm__heap_options_apply(bool has_new_limit) {
     const berm_options_t *options = &berm__heap.options;
     atomic_store(&berm__heap.audits, options->audit || BERM_AUDIT_ON);
+    atomic_store(&berm__ring_is_on, options->event_ring);
     hit_epoch_set();
     berm__log_level_set(options->log);
     for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
@@ -80,11 +84,13 @@ void berm__heap_options_apply(bool has_new_limit) {
             continue;
         berm__mutex_lock(&device->lock);
         device_options_apply(device, has_new_limit);
+        berm__caches_ring_update(device);
         berm__mutex_unlock(&device->lock);
     }
     atomic_store(&berm__heap.decay_ms,
                  berm__min_u64(options->decay_ms, options->decay_half_life_ms));
     berm__background_wake();
+    berm__leaving_begin();
 }
 
 static berm_status_t start_locked(const char *options) {
@@ -107,11 +113,14 @@ static berm_status_t start_locked(const char *options) {
         return berm__error_set(BERM_ERROR_OUT_OF_HOST_MEMORY, "no host memory to start");
     }
     atomic_store(&heap->audits, heap->options.audit || BERM_AUDIT_ON);
+    atomic_store(&berm__ring_is_on, heap->options.event_ring);
     atomic_store(&heap->decay_ms,
                  berm__min_u64(heap->options.decay_ms, heap->options.decay_half_life_ms));
     atomic_store(&heap->state, BERM_HEAP_RUNNING);
     hit_epoch_set();
     berm__background_start();
+    berm__live_start();
+    berm__leaving_begin();
     return BERM_OK;
 }
 
@@ -162,6 +171,7 @@ static berm_status_t device_open_locked(int ordinal, berm_device_t **out) {
         return status;
     }
     device_options_apply(device, true);
+    berm__observe_begin(device);
     atomic_store_explicit(&heap->devices[ordinal], device, memory_order_release);
     *out = device;
     return BERM_OK;
@@ -245,6 +255,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
         return BERM_OK;
     }
     berm__background_stop();
+    berm__live_stop();
     berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     berm__route_clear();
@@ -264,8 +275,10 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
             end = &(*end)->next;
         *end = berm__source_returns_take(device);
         atomic_store(&heap->devices[ordinal], NULL);
+        berm__ring_end(&device->ring);
         berm__mem_free(device, sizeof *device);
     }
+    berm__ring_clear();
     berm__ipc_contexts_check();
     berm__reports_end();
     berm__addr_dir_destroy(&heap->dir);

@@ -45,12 +45,16 @@ typedef struct berm_options {
     uint64_t decay_half_life_ms; // UINT64_MAX: decay_ms holds
     bool learned_placement;
     bool background_thread;
+    bool live_page;
     bool thread_cache;
     char driver[BERM_OPTION_TEXT_BYTES];
     bool audit;
     bool abort_conf;
     berm_log_level_t log;
     char oom_report[BERM_OPTION_TEXT_BYTES]; // a file; "": none
+    bool event_ring;
+    char recording[BERM_OPTION_TEXT_BYTES]; // a file; "": none
+    bool leak_check;
     berm_mem_backend_t host_memory;
     char conf_file[BERM_OPTION_TEXT_BYTES];
     char error[BERM_OPTION_TEXT_BYTES]; // why the last berm__options_load failed, or ""

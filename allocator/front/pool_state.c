@@ -5,17 +5,18 @@
 
 #include "berm.h"
 #include "front/heap.h"
+#include "front/thread.h"
 
 static berm_status_t state_fail(const char *call, int ordinal, berm_status_t status) {
     return berm__error_set(status, "%s, device %d: %s", call, ordinal, berm_status_text(status));
 }
 
 static berm_status_t take_check(const berm_group_t *group, int ordinal) {
-    const uint32_t owned = BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT;
-    if ((group->traits & owned) != 0)
+    const uint32_t apart = BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT | BERM_GROUP_RESIZABLE;
+    if ((group->traits & apart) != 0)
         return berm__error_set(BERM_ERROR_UNSUPPORTED,
                                "berm_pool_state_take: pool {%llu, %llu} on device %d has blocks "
-                               "that own their memory, which is not kept for them",
+                               "that own their memory or grow, which is not kept for them",
                                (unsigned long long)group->id.high,
                                (unsigned long long)group->id.low, ordinal);
     if (!berm__group_is_private(group))
@@ -69,6 +70,24 @@ static berm_status_t restore_fail(const berm_pool_state_t *state, berm_status_t 
     return berm__error_set(status, "berm_pool_state_restore, device %d: %s", state->ordinal, why);
 }
 
+// Notes what the restored pool's blocks were and are. Locked.
+static void events_note(const berm_group_t *group, const berm_pool_state_t *state,
+                        const berm_state_delta_t *delta) {
+    berm_ring_t *ring = berm__thread_ring(atomic_load(&berm__heap.epoch));
+    berm_ring_where_t where = {.ordinal = state->ordinal, .pool = group->id};
+    for (size_t i = 0; ring != NULL && i < delta->count; i++) {
+        const berm_state_freed_t *freed = &delta->freed[i];
+        const berm_segment_t *segment = berm__addr_dir_find(&berm__heap.dir, freed->addr);
+        where.stream = ((const berm_pool_t *)segment->pool)->stream->handle;
+        berm__ring_once(ring, &where, BERM_RING_FREE, freed->addr, freed->requested_bytes, 0);
+    }
+    for (size_t i = 0; ring != NULL && i < state->count; i++) {
+        const berm_state_block_t *block = &state->blocks[i];
+        where.stream = ((const berm_pool_t *)block->segment->pool)->stream->handle;
+        berm__ring_once(ring, &where, BERM_RING_ALLOC, block->addr, block->requested_bytes, 0);
+    }
+}
+
 berm_status_t berm_pool_state_restore(const berm_pool_state_t *state, berm_pool_change_fn freed,
                                       berm_pool_change_fn allocated, void *context) {
     berm_device_t *device;
@@ -86,6 +105,8 @@ berm_status_t berm_pool_state_restore(const berm_pool_state_t *state, berm_pool_
     berm_group_t *group = group_of(device, state);
     status =
         group != NULL ? berm__pool_state_restore(group, state, &delta) : BERM_ERROR_POOL_UNKNOWN;
+    if (status == BERM_OK)
+        events_note(group, state, &delta);
     berm__gpu_leave(&device->gpu, is_pushed);
     berm__mutex_unlock(&device->lock);
     for (size_t i = 0; status == BERM_OK && freed != NULL && i < delta.count; i++)

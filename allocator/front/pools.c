@@ -17,12 +17,16 @@ _Static_assert((int)BERM_POOL_PRIVATE == (int)BERM_GROUP_PRIVATE &&
                    (int)BERM_POOL_PLAIN == (int)BERM_GROUP_PLAIN &&
                    (int)BERM_POOL_RDMA == (int)BERM_GROUP_RDMA &&
                    (int)BERM_POOL_USE_ON_OOM == (int)BERM_GROUP_USE_ON_OOM &&
-                   (int)BERM_POOL_NO_SPLIT == (int)BERM_GROUP_NO_SPLIT,
+                   (int)BERM_POOL_NO_SPLIT == (int)BERM_GROUP_NO_SPLIT &&
+                   (int)BERM_POOL_RESIZABLE == (int)BERM_GROUP_RESIZABLE,
                "public traits are the group's");
 
 static const uint32_t traits_known = BERM_POOL_PRIVATE | BERM_POOL_EXPORTABLE | BERM_POOL_PINNED |
                                      BERM_POOL_PLAIN | BERM_POOL_RDMA | BERM_POOL_USE_ON_OOM |
-                                     BERM_POOL_NO_SPLIT;
+                                     BERM_POOL_NO_SPLIT | BERM_POOL_RESIZABLE;
+// What a pool of resizable blocks is beside that.
+static const uint32_t traits_with_resizable =
+    BERM_POOL_RESIZABLE | BERM_POOL_PINNED | BERM_POOL_RDMA;
 
 berm_status_t berm__pool_unknown(const char *call, int ordinal, berm_pool_id_t id) {
     return berm__error_set(BERM_ERROR_POOL_UNKNOWN, "%s: no pool {%llu, %llu} on device %d", call,
@@ -98,6 +102,11 @@ static berm_status_t options_check(const berm_pool_options_t *options) {
         return berm__error_set(BERM_ERROR_ARGUMENT,
                                "berm_pool_create: EXPORTABLE and PLAIN exclude each other: only a "
                                "handle of the driver can be exported as a descriptor");
+    if ((options->traits & BERM_POOL_RESIZABLE) != 0 &&
+        (source->alloc != NULL || (options->traits & ~traits_with_resizable) != 0))
+        return berm__error_set(BERM_ERROR_ARGUMENT,
+                               "berm_pool_create: RESIZABLE goes with PINNED and RDMA only: the "
+                               "driver's pages are mapped behind a block as it grows");
     const uint32_t lending = BERM_POOL_PRIVATE | BERM_POOL_USE_ON_OOM;
     if ((options->traits & lending) == lending)
         return berm__error_set(BERM_ERROR_ARGUMENT,
@@ -106,15 +115,16 @@ static berm_status_t options_check(const berm_pool_options_t *options) {
     return BERM_OK;
 }
 
-// An exportable pool on a device whose memory is plain throughout.
-static berm_status_t exportable_refuse(int ordinal, berm_pool_id_t id) {
+// An exportable or resizable pool on a device whose memory is plain throughout.
+static berm_status_t mapped_refuse(int ordinal, berm_pool_id_t id, uint32_t traits) {
     return berm__error_set(BERM_ERROR_UNSUPPORTED,
                            "berm_pool_create: pool {%llu, %llu} on device %d: %s, and plain "
-                           "memory is not EXPORTABLE",
+                           "memory is not %s",
                            (unsigned long long)id.high, (unsigned long long)id.low, ordinal,
                            berm__heap.options.backing == BERM_BACKING_PLAIN
                                ? "the option backing is plain"
-                               : "it has no virtual memory management, so backing:auto is plain");
+                               : "it has no virtual memory management, so backing:auto is plain",
+                           (traits & BERM_POOL_EXPORTABLE) != 0 ? "EXPORTABLE" : "RESIZABLE");
 }
 
 berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_options_t *options) {
@@ -132,7 +142,7 @@ berm_status_t berm_pool_create(int ordinal, berm_pool_id_t id, const berm_pool_o
     bool is_plain = device->gpu.is_plain;
     pool_leave(device, is_pushed);
     if (status == BERM_ERROR_UNSUPPORTED && is_plain)
-        return exportable_refuse(ordinal, id);
+        return mapped_refuse(ordinal, id, options != NULL ? options->traits : 0);
     return status == BERM_OK ? status : retain_fail("berm_pool_create", ordinal, id, status);
 }
 

@@ -151,8 +151,18 @@ static berm_warned_t *warned_find(berm_device_t *device, const void *site, berm_
     return oldest;
 }
 
+static _Thread_local bool is_quiet;
+
+bool berm_report_enable(bool is_enabled) {
+    bool was_quiet = is_quiet;
+    is_quiet = !is_enabled;
+    return !was_quiet;
+}
+
 static void due_decide(berm_shortage_t *shortage, berm_device_t *device) {
     const uint64_t interval_ns = 1000000000;
+    if (is_quiet) // is_due stays false
+        return;
     berm_warned_t *warned = warned_find(device, shortage->site, shortage->status);
     uint64_t now_ns = berm__clock_ns();
     shortage->is_due = !warned->is_used || now_ns - warned->line_ns >= interval_ns;

@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "berm_introspect.h"
 #include "drv/nvml.h"
+#include "front/leaving.h"
 #include "front/report.h"
 #include "host/log.h"
 #include "host/mem.h"
@@ -320,6 +321,7 @@ void berm__shortage_report(const berm_shortage_t *shortage) {
         berm__log(BERM_LOG_WARN, "%s (%llu more such since the last line)", shortage->line,
                   (unsigned long long)shortage->left_out);
     report_give(shortage);
+    berm__leaving_fail();
     // The callback may have called berm.
     (void)berm__error_set(shortage->status, "%s", shortage->line);
 }

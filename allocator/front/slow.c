@@ -8,6 +8,7 @@
 #include "front/pressure.h"
 #include "front/report.h"
 #include "front/source.h"
+#include "front/thread.h"
 #include "policy/source.h"
 
 // Where a request stands between its attempts.
@@ -28,8 +29,10 @@ static berm_status_t attempt(berm_device_t *device, berm_group_t *group, const b
                              climb_t *climb, berm_addr_t *out) {
     device->ladder.step = climb->step;
     device->ladder.puts_off_waits = climb->asks;
-    berm_status_t status =
-        berm__heap_alloc_locked(group, want->size_bytes, want->alignment_bytes, want->stream, out);
+    berm_status_t status = want->growing != 0
+                               ? berm__heap_grow_locked(device, want)
+                               : berm__heap_alloc_locked(group, want->size_bytes,
+                                                         want->alignment_bytes, want->stream, out);
     device->ladder.puts_off_waits = false;
     climb->step = device->ladder.step;
     return status;
@@ -109,7 +112,8 @@ static berm_status_t alloc_climbing(berm_device_t *device, const berm_want_t *wa
             return BERM_ERROR_POOL_UNKNOWN;
         status = attempt(device, group, want, &climb, out);
         bool is_supplied = false;
-        if (BERM_UNLIKELY(status == BERM_ERROR_STATE && group->source != NULL)) {
+        if (BERM_UNLIKELY(status == BERM_ERROR_STATE && group->source != NULL &&
+                          want->growing == 0)) {
             status = berm__source_supply(group, want, &climb.source);
             is_supplied = status == BERM_OK;
         }
@@ -123,6 +127,14 @@ static berm_status_t alloc_climbing(berm_device_t *device, const berm_want_t *wa
     return status;
 }
 
+static void failure_note(const berm_want_t *want, berm_status_t status) {
+    berm_ring_t *ring = berm__thread_ring(atomic_load(&berm__heap.epoch));
+    if (ring == NULL)
+        return;
+    const berm_ring_where_t where = {want->ordinal, want->stream, want->id};
+    berm__ring_once(ring, &where, BERM_RING_FAIL, 0, want->size_bytes, (uint64_t)status);
+}
+
 berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     berm_device_t *device;
     berm_shortage_t shortage;
@@ -134,6 +146,10 @@ berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     berm_work_t before = berm__work_read(device);
     status = alloc_climbing(device, want, out);
     berm_work_t after = berm__work_read(device);
+    if (BERM_UNLIKELY(want->growing != 0 && !berm__status_has_report(status))) {
+        berm__mutex_unlock(&device->lock);
+        return status;
+    }
     if (BERM_UNLIKELY(status == BERM_ERROR_POOL_UNKNOWN)) {
         berm__mutex_unlock(&device->lock);
         return berm__pool_unknown("berm_alloc_from", want->ordinal, want->id);
@@ -143,7 +159,9 @@ berm_status_t berm__heap_alloc_slow(const berm_want_t *want, berm_addr_t *out) {
     berm__mutex_unlock(&device->lock);
     berm__source_returns_settle(device);
     berm__work_log(device, want->size_bytes, before, after);
-    if (BERM_UNLIKELY(status != BERM_OK))
+    if (BERM_UNLIKELY(status != BERM_OK)) {
+        failure_note(want, status);
         berm__shortage_report(&shortage);
+    }
     return status;
 }

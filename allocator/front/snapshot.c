@@ -231,6 +231,7 @@ static void emit_group(berm_emit_t *emit, const berm_group_t *group) {
     berm__emit_bool(emit, "is_pinned", (group->traits & BERM_GROUP_PINNED) != 0);
     berm__emit_bool(emit, "is_plain", (group->traits & BERM_GROUP_PLAIN) != 0);
     berm__emit_bool(emit, "is_rdma", (group->traits & BERM_GROUP_RDMA) != 0);
+    berm__emit_bool(emit, "is_resizable", (group->traits & BERM_GROUP_RESIZABLE) != 0);
     berm__emit_object_end(emit);
 }
 

@@ -105,6 +105,10 @@ static const status_row_t status_rows[] = {
         "No pool in use has this id: make it with berm_pool_create or berm_pool_route_begin."),
     ROW(BERM_ERROR_CAPTURE,
         "A stream is being captured, which forbids this: call again when the capture has ended."),
+    ROW(BERM_ERROR_NOT_RESIZABLE,
+        "The block cannot grow: allocate it from a pool made with BERM_POOL_RESIZABLE."),
+    ROW(BERM_ERROR_TAGS,
+        "There are 255 tags with other names: use fewer names, which stay for the process's life."),
 };
 
 #undef ROW

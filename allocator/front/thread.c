@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "front/heap.h"
+#include "front/tag.h"
 #include "host/mem.h"
 
 _Thread_local berm_thread_t *berm__thread;
@@ -25,6 +26,8 @@ static void table_free(berm_thread_t *thread) {
         berm__cache_destroy(thread->caches[i]);
         berm__mutex_unlock(&device->lock);
     }
+    if (is_current)
+        berm__ring_end(&thread->ring);
     berm__mem_free(thread, sizeof *thread);
     berm__thread = NULL;
 }
@@ -62,11 +65,20 @@ static berm_thread_t *thread_make(uint64_t epoch) {
             return NULL;
         }
         thread->epoch = epoch;
+        thread->ring.tag = berm__tag_top();
         berm__thread = thread;
     }
     if (thread != NULL && thread->epoch != epoch)
-        *thread = (berm_thread_t){.epoch = epoch}; // its caches went with the heap they were of
+        // Its caches and chunks went with the heap they were of.
+        *thread = (berm_thread_t){.epoch = epoch, .ring = {.tag = berm__tag_top()}};
     return thread;
+}
+
+berm_ring_t *berm__thread_ring(uint64_t epoch) {
+    if (!atomic_load_explicit(&berm__ring_is_on, memory_order_relaxed))
+        return NULL;
+    berm_thread_t *thread = thread_make(epoch);
+    return thread != NULL ? &thread->ring : NULL;
 }
 
 void berm__thread_cache_drop(berm_cache_t *cache) {
@@ -76,6 +88,7 @@ void berm__thread_cache_drop(berm_cache_t *cache) {
         i++;
     thread->caches[i] = thread->caches[--thread->count];
     thread->last = NULL;
+    berm__ring_part(&thread->ring);
     berm__cache_destroy(cache);
 }
 
@@ -107,10 +120,12 @@ berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool, bool is
     }
     if (thread == NULL || thread->count == BERM_THREAD_CACHES_MAX)
         return NULL;
-    berm_cache_t *cache = berm__cache_create(pool, is_keeping);
+    berm_cache_t *cache = berm__cache_create(pool, is_keeping, &thread->ring);
     if (cache != NULL) {
+        cache->counts->tag = berm__tag_top();
         thread->caches[thread->count++] = cache;
         thread->last = cache;
+        berm__ring_part(&thread->ring);
     }
     return cache;
 }

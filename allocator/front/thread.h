@@ -18,6 +18,7 @@ typedef struct berm_thread {
     uint32_t count;
     berm_cache_t *last;
     berm_cache_t *caches[BERM_THREAD_CACHES_MAX];
+    berm_ring_t ring; // of all its events
 } berm_thread_t;
 
 // NULL: none yet, or none any more. Initial-exec: one word, which every loader has room for.
@@ -33,8 +34,10 @@ static inline berm_cache_t *berm__thread_cache(uint64_t epoch, int ordinal, berm
         return cache;
     for (uint32_t i = 0; i < thread->count; i++) {
         cache = thread->caches[i];
-        if (cache->handle == handle && cache->ordinal == ordinal)
+        if (cache->handle == handle && cache->ordinal == ordinal) {
+            berm__ring_part(&thread->ring);
             return thread->last = cache;
+        }
     }
     return NULL;
 }
@@ -43,6 +46,8 @@ static inline berm_cache_t *berm__thread_cache(uint64_t epoch, int ordinal, berm
 berm_cache_t *berm__thread_cache_any(uint64_t epoch, const berm_device_t *device);
 // Whether another cache would find room.
 bool berm__thread_has_room(uint64_t epoch);
+// The calling thread's ring, if events are noted; NULL if not, or without host memory.
+berm_ring_t *berm__thread_ring(uint64_t epoch);
 // One for a pool, made if there is room; NULL if not, or after the thread's end began. The device's
 // lock is held.
 berm_cache_t *berm__thread_cache_make(uint64_t epoch, berm_pool_t *pool, bool is_keeping);

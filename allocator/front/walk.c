@@ -7,6 +7,7 @@
 // the callback runs under them. Allocates nothing, calls no driver.
 #include "berm_introspect.h"
 #include "front/heap.h"
+#include "front/tag.h"
 #include "policy/cache.h"
 
 typedef struct walk {
@@ -30,6 +31,7 @@ static void walk_slab(const walk_t *walk, const berm_slab_t *slab) {
         block.requested_bytes = is_taken ? (uint64_t)slab->slot[slot].requested + 1 : 0;
         block.kind = BERM_ADDRESS_FREE;
         block.allocation_index = 0;
+        block.tag = berm__tag_name(is_taken ? slab->slot[slot].tag : 0);
         if (berm__slot_is_live(slab, slot)) {
             block.kind = BERM_ADDRESS_LIVE;
             block.allocation_index = slab->slot[slot].index;
@@ -43,6 +45,7 @@ static void walk_slab(const walk_t *walk, const berm_slab_t *slab) {
     block.size_bytes = end - block.addr;
     block.kind = BERM_ADDRESS_FREE;
     block.requested_bytes = block.allocation_index = 0;
+    block.tag = berm__tag_name(0);
     if (block.size_bytes > 0) // the tail that no slot covers
         walk->fn(walk->context, &walk->segment, &block);
 }
@@ -56,6 +59,7 @@ static void walk_range(const walk_t *walk, berm_addr_t base, const berm_range_t 
         .requested_bytes = is_block ? range->as.block.requested_bytes : 0,
         .allocation_index = range->state == BERM_RANGE_LIVE ? range->as.block.index : 0,
         .kind = berm__range_kind(range),
+        .tag = berm__tag_name(is_block ? range->tag : 0),
     };
     walk->fn(walk->context, &walk->segment, &block);
 }
@@ -85,7 +89,10 @@ static void walk_segment(walk_t *walk, const berm_segment_t *segment) {
     }
 }
 
-static void walk_device(walk_t *walk, const berm_device_t *device) {
+void berm__walk_frozen(const berm_device_t *device, berm_walk_fn fn, void *context) {
+    walk_t opened = {fn, context, {.size = sizeof opened.segment}};
+    walk_t *walk = &opened;
+    walk->segment.device = device->gpu.ordinal;
     BERM_LIST_EACH (const berm_pool_t, pool, &device->pools, link) {
         walk->segment.stream = pool->stream->handle;
         walk->segment.pool = pool->group->id;
@@ -103,10 +110,9 @@ berm_status_t berm_walk(int ordinal, berm_walk_fn fn, void *context) {
     berm_status_t status = berm__heap_device_look(ordinal, &device, &is_running);
     if (status != BERM_OK || device == NULL)
         return status;
-    walk_t walk = {fn, context, {.size = sizeof walk.segment, .device = ordinal}};
     berm__mutex_lock(&device->lock);
     berm__device_freeze(device);
-    walk_device(&walk, device);
+    berm__walk_frozen(device, fn, context);
     berm__device_thaw(device);
     berm__mutex_unlock(&device->lock);
     return BERM_OK;

@@ -5,6 +5,7 @@
 
 #include "berm_introspect.h"
 #include "front/share.h"
+#include "front/tag.h"
 #include "policy/cache.h"
 
 berm_address_kind_t berm__range_kind(const berm_range_t *range) {
@@ -44,6 +45,7 @@ static void slot_describe(const berm_slab_t *slab, uint64_t offset, berm_whatis_
         whatis->kind = BERM_ADDRESS_LIVE;
         whatis->requested_bytes = (uint64_t)slab->slot[slot].requested + 1;
         whatis->allocation_index = slab->slot[slot].index;
+        whatis->tag = berm__tag_name(slab->slot[slot].tag);
     } else if (berm__slot_is_taken(slab, slot)) {
         bool is_held = slab->slot[slot].state == BERM_SLOT_HELD;
         whatis->kind = is_held ? BERM_ADDRESS_HELD : BERM_ADDRESS_AWAITED;
@@ -70,6 +72,7 @@ static void address_describe(const berm_segment_t *segment, berm_addr_t addr,
     } else if (range->state == BERM_RANGE_LIVE) {
         whatis->requested_bytes = range->as.block.requested_bytes;
         whatis->allocation_index = range->as.block.index;
+        whatis->tag = berm__tag_name(range->tag);
     }
 }
 
@@ -98,7 +101,8 @@ berm_status_t berm_whatis(berm_addr_t addr, berm_whatis_t *whatis) {
     berm_status_t status = berm__heap_peek(&is_running);
     if (status != BERM_OK)
         return status;
-    *whatis = (berm_whatis_t){.size = sizeof *whatis, .device = -1, .stream = BERM_STREAM_NONE};
+    *whatis = (berm_whatis_t){
+        .size = sizeof *whatis, .device = -1, .stream = BERM_STREAM_NONE, .tag = berm__tag_name(0)};
     berm_device_t *device;
     berm_segment_t *segment = berm__heap_segment_enter(addr, &device);
     if (segment == NULL) {

@@ -16,8 +16,8 @@
 #if BERM_CHECK_LEVEL >= 1
 
 static const char *const rank_names[] = {
-    "INSTANCE", "ROUTE",  "DEVICE",   "STREAM", "POOL", "SEGMENT",
-    "FIGURES",  "TICKER", "CALLBACK", "HOST",   "LOG",
+    "INSTANCE", "ROUTE", "DEVICE", "STREAM",   "POOL", "SEGMENT",
+    "FIGURES",  "RING",  "TICKER", "CALLBACK", "HOST", "LOG",
 };
 
 enum {

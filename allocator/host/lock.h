@@ -35,6 +35,7 @@ typedef enum berm_lock_rank {
     BERM_LOCK_POOL,    // free ranges and blocks of one pool
     BERM_LOCK_SEGMENT, // writers of the address directory
     BERM_LOCK_FIGURES, // a device's figures
+    BERM_LOCK_RING,    // the chunks of the event ring
     BERM_LOCK_TICKER,  // start and end of a background thread
     BERM_LOCK_CALLBACK, // the application's callbacks, and NVML
     BERM_LOCK_HOST,     // host memory

@@ -37,7 +37,7 @@ static uint64_t stale_room(const berm_device_t *device) {
 
 bool berm__alias_is_allowed(const berm_pool_t *pool) {
     return pool->device->remap_is_alias && berm__pool_has_order(pool) &&
-           berm__group_may_move(pool->group) && !berm__pool_is_owned(pool) &&
+           berm__group_may_move(pool->group) && !berm__pool_is_apart(pool) &&
            stale_room(pool->device) > 0;
 }
 

@@ -171,11 +171,12 @@ static void block_defer(const berm_block_t *block, berm_stream_ref_t *stream, bo
 }
 
 static bool block_claim(const berm_block_t *block, berm_freed_t *freed) {
-    *freed = (berm_freed_t){.requested_bytes =
-                                block->slab != NULL
-                                    ? (uint64_t)block->slab->slot[block->slot].requested + 1
-                                    : block->range->as.block.requested_bytes,
-                            .occupied_bytes = block->size_bytes};
+    *freed = (berm_freed_t){
+        .requested_bytes = block->slab != NULL
+                               ? (uint64_t)block->slab->slot[block->slot].requested + 1
+                               : block->range->as.block.requested_bytes,
+        .occupied_bytes = block->size_bytes,
+        .tag = block->slab != NULL ? block->slab->slot[block->slot].tag : block->range->tag};
     return block->slab != NULL ? berm__slot_claim(block->slab, block->slot)
                                : berm__range_claim(block->range);
 }
@@ -263,14 +264,13 @@ static berm_status_t uses_wait(berm_device_t *device, const berm_use_t *uses,
 }
 
 berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
-                                      berm_stream_ref_t *stream) {
+                                      berm_stream_ref_t *stream, berm_freed_t *freed) {
     berm_block_t block;
-    berm_freed_t freed;
     berm_use_t *uses = NULL;
     berm__mutex_lock(&pool->device->lock);
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
-    if (status == BERM_OK && !block_claim(&block, &freed))
+    if (status == BERM_OK && !block_claim(&block, freed))
         status = BERM_ERROR_DOUBLE_FREE;
     if (status == BERM_OK) {
         uses = uses_detach(&block);
@@ -289,7 +289,8 @@ berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment
         } else {
             block_give(&block);
             berm__pool_touch(pool);
-            berm__counts_free_now(pool->device, freed.requested_bytes, freed.occupied_bytes);
+            berm__counts_free_now(pool->device, freed->requested_bytes, freed->occupied_bytes);
+            berm__tag_free(pool->device, freed->tag, freed->requested_bytes, freed->occupied_bytes);
         }
     }
     for (berm_use_t *next; uses != NULL; uses = next) {

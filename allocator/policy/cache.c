@@ -56,10 +56,14 @@ bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr
     berm_range_t *range = entry.range;
     range->as.block.requested_bytes = size_bytes;
     range->as.block.index = cache->counts->number_next++;
+    range->tag = cache->counts->tag;
     __atomic_store_n(&range->state, BERM_RANGE_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= occupied;
     berm__counts_alloc(cache->counts, size_bytes, occupied);
+    berm__tag_alloc(cache->pool->device, range->tag, size_bytes, occupied);
     *out = entry.segment->base + range->start_bytes;
+    if (BERM_LIKELY(cache->ring != NULL))
+        berm__ring_note(cache->ring, &cache->where, BERM_RING_ALLOC, *out, size_bytes);
     return true;
 }
 
@@ -72,11 +76,15 @@ berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segmen
         atomic_load_explicit(&cache->pool->is_learning, memory_order_relaxed))
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
+    uint8_t tag = range->tag;
     if (!berm__range_claim(range))
         return BERM_ERROR_DOUBLE_FREE;
     cache->large = (berm_cache_large_t){segment, range, occupied};
     cache->bytes += occupied;
     berm__counts_free(cache->counts, requested, occupied);
+    berm__tag_free(cache->pool->device, tag, requested, occupied);
+    if (BERM_LIKELY(cache->ring != NULL))
+        berm__ring_note(cache->ring, &cache->where, BERM_RING_FREE, addr, requested);
     return BERM_OK;
 }
 
@@ -103,7 +111,7 @@ static void counts_unshare(berm_counts_t *counts) {
         berm__mem_free(counts, sizeof *counts);
 }
 
-berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping) {
+berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping, berm_ring_t *ring) {
     berm_cache_t *cache = berm__mem_alloc(sizeof *cache);
     if (cache == NULL)
         return NULL;
@@ -115,6 +123,9 @@ berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping) {
     cache->pool = pool;
     cache->handle = pool->stream->handle;
     cache->ordinal = pool->device->gpu.ordinal;
+    cache->where = (berm_ring_where_t){cache->ordinal, cache->handle, pool->group->id};
+    cache->ring_home = ring;
+    cache->ring = atomic_load(&berm__ring_is_on) ? ring : NULL;
     if (is_keeping) {
         cache->is_keeping = true;
         for (unsigned c = 0; c < BERM_SIZE_CLASS_COUNT; c++)
@@ -315,6 +326,13 @@ void berm__caches_retire(berm_pool_t *pool) {
         cache->is_retired = true;
         atomic_store(&cache->claimed, 1);
     }
+    berm__caches_release(device);
+}
+
+void berm__caches_ring_update(berm_device_t *device) {
+    berm__caches_claim(device);
+    BERM_LIST_EACH (berm_cache_t, cache, &device->caches, link)
+        cache->ring = atomic_load(&berm__ring_is_on) ? cache->ring_home : NULL;
     berm__caches_release(device);
 }
 

@@ -31,6 +31,7 @@
 #include <stdatomic.h>
 
 #include "policy/pool.h"
+#include "policy/ring.h"
 
 enum {
     BERM_CACHE_SLOTS_MAX = 32,          // cached slots of one class
@@ -76,7 +77,11 @@ typedef struct berm_cache {
     berm_segment_t *home;
     berm_addr_t home_base;
     uint64_t home_bytes; // 0: none
+    // The owner's, but that options change it while claimed: where events go, NULL: nowhere; and
+    // the thread's ring, whatever the option says.
+    berm_ring_t *ring, *ring_home;
     // Constant after creation, again.
+    berm_ring_where_t where;
     // False, and all of `capacity` 0: it serves the lookup of its pool only.
     bool is_keeping;
     uint8_t capacity[BERM_SIZE_CLASS_COUNT];
@@ -95,8 +100,8 @@ extern bool berm__cache_is_asymmetric;
 void berm__cache_mode_probe(void);
 
 // A cache of `pool` for the calling thread, in the device's list; one that keeps nothing, where
-// `is_keeping` is false. NULL without host memory. Locked.
-berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping);
+// `is_keeping` is false. `ring` is the thread's. NULL without host memory. Locked.
+berm_cache_t *berm__cache_create(berm_pool_t *pool, bool is_keeping, berm_ring_t *ring);
 // Gives back what is cached, merges the counts, and forgets the cache. Locked; the owner is not
 // inside.
 void berm__cache_destroy(berm_cache_t *cache);
@@ -124,11 +129,22 @@ bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr
 berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segment,
                                      berm_range_t *range, berm_addr_t addr);
 
-// A block from the cache; false on a miss. Sizes are checked by the caller; the alignment is 512.
-// The caller is the owner, inside.
-static inline bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
+// Makes room for an event of the cache, so that the next call is not refused for want of it. The
+// owner, inside.
+static inline void berm__cache_room(berm_cache_t *cache) {
+    if (!berm__ring_has_room(cache->ring, berm__ring_place(cache->ring)))
+        (void)berm__ring_room(cache->ring, &cache->where, false);
+}
+
+// A block from the cache; false on a miss, or where its event has no room. Sizes are checked by the
+// caller; the alignment is 512. The caller is the owner, inside.
+BERM_ALWAYS_INLINE bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes,
+                                          berm_addr_t *out) {
     berm_counts_t *counts = cache->counts;
-    if (BERM_UNLIKELY(counts->number_next == counts->number_end))
+    berm_ring_t *ring = cache->ring;
+    uint64_t *place = berm__ring_place(ring);
+    if (BERM_UNLIKELY(counts->number_next == counts->number_end ||
+                      !berm__ring_has_room(ring, place)))
         return false;
     if (BERM_UNLIKELY(size_bytes > BERM_SMALL_MAX_BYTES))
         return berm__cache_large_alloc(cache, size_bytes, out);
@@ -142,40 +158,54 @@ static inline bool berm__cache_alloc(berm_cache_t *cache, uint64_t size_bytes, b
     uint64_t class_bytes = berm__size_class_bytes(size_class);
     slab->slot[entry.slot].requested = (uint16_t)(size_bytes - 1);
     slab->slot[entry.slot].index = (uint32_t)counts->number_next++;
+    slab->slot[entry.slot].tag = counts->tag;
     __atomic_store_n(&slab->slot[entry.slot].state, BERM_SLOT_LIVE, __ATOMIC_RELEASE);
     cache->bytes -= class_bytes;
     berm__counts_alloc(counts, size_bytes, class_bytes);
-    *out = slab->base + entry.slot * class_bytes;
+    berm__tag_alloc(cache->pool->device, counts->tag, size_bytes, class_bytes);
+    berm_addr_t addr = slab->base + entry.slot * class_bytes;
+    *out = addr;
+    if (BERM_LIKELY(ring != NULL))
+        berm__ring_put(ring, place, BERM_RING_ALLOC, addr, size_bytes);
     return true;
 }
 
 // Frees a block into the cache: BERM_OK, or BERM_ERROR_STATE when it must go by the pool (another
-// stream, uses, full cache: nothing changed), or what is wrong with the address. Inside.
-static inline berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment,
-                                             berm_addr_t addr) {
+// stream, uses, full cache, no room for its event: nothing changed), or what is wrong with the
+// address. Inside.
+BERM_ALWAYS_INLINE berm_status_t berm__cache_free(berm_cache_t *cache, berm_segment_t *segment,
+                                                  berm_addr_t addr) {
     uintptr_t value = berm__segment_cell_read(segment, addr - segment->base);
     if (BERM_UNLIKELY((value & BERM_CELL_IS_SLAB) == 0))
         return berm__cache_large_free(cache, segment, (berm_range_t *)value, addr);
     berm_slab_t *slab = (berm_slab_t *)(value - BERM_CELL_IS_SLAB);
     unsigned size_class = slab->size_class;
+    berm_ring_t *ring = cache->ring;
+    uint64_t *place = berm__ring_place(ring);
     uint64_t class_bytes = berm__size_class_bytes(size_class);
     uint32_t slot = berm__size_class_slot_of(size_class, addr - slab->base);
     unsigned count = cache->count[size_class];
     if (BERM_UNLIKELY(__atomic_load_n(&slab->uses, __ATOMIC_RELAXED) != NULL ||
                       __atomic_load_n(&slab->pins, __ATOMIC_RELAXED) != 0 || slot >= slab->slots ||
                       slab->base + slot * class_bytes != addr ||
-                      count >= cache->capacity[size_class]))
+                      count >= cache->capacity[size_class] || !berm__ring_has_room(ring, place)))
         return BERM_ERROR_STATE;
     uint64_t requested = (uint64_t)slab->slot[slot].requested + 1;
+    uint8_t tag = slab->slot[slot].tag;
     if (BERM_UNLIKELY(!berm__slot_claim(slab, slot)))
         return BERM_ERROR_DOUBLE_FREE;
     cache->slots[size_class][count] = (berm_cache_slot_t){slab, slot};
     cache->count[size_class] = (uint8_t)(count + 1);
     cache->bytes += class_bytes;
     berm__counts_free(cache->counts, requested, class_bytes);
+    berm__tag_free(cache->pool->device, tag, requested, class_bytes);
+    if (BERM_LIKELY(ring != NULL))
+        berm__ring_put(ring, place, BERM_RING_FREE, addr, requested);
     return BERM_OK;
 }
 
+// Events of hits are noted from now on, or not (berm__ring_is_on). Locked.
+void berm__caches_ring_update(berm_device_t *device);
 // Keeps every owner of the device's caches out, until released. Locked.
 void berm__caches_claim(berm_device_t *device);
 void berm__caches_release(berm_device_t *device);

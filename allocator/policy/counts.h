@@ -26,6 +26,7 @@ typedef struct berm_counts {
     uint32_t users;    // caches that share it
     berm_count_t requested, allocated, blocks;
     uint64_t number_next, number_end; // of requests
+    uint8_t tag;                      // of the thread's requests; the owner's alone
 } berm_counts_t;
 
 static inline void berm__count_add(berm_count_t *count, uint64_t amount) {
@@ -47,6 +48,28 @@ static inline void berm__counts_free(berm_counts_t *counts, uint64_t requested,
     counts->requested.live -= (int64_t)requested;
     counts->allocated.live -= (int64_t)allocated;
     counts->blocks.live--;
+}
+
+// Counts a request or a free by its block's tag, if it has one. The pool's lock is held, or the
+// caller is inside a cache.
+static inline void berm__tag_alloc(berm_device_t *device, uint8_t tag, uint64_t requested,
+                                   uint64_t allocated) {
+    if (BERM_LIKELY(tag == 0))
+        return;
+    berm_tag_count_t *count = &device->tags[tag];
+    atomic_fetch_add_explicit(&count->blocks_up, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->requested_up, requested, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->allocated_up, allocated, memory_order_relaxed);
+}
+
+static inline void berm__tag_free(berm_device_t *device, uint8_t tag, uint64_t requested,
+                                  uint64_t allocated) {
+    if (BERM_LIKELY(tag == 0))
+        return;
+    berm_tag_count_t *count = &device->tags[tag];
+    atomic_fetch_add_explicit(&count->blocks_down, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->requested_down, requested, memory_order_relaxed);
+    atomic_fetch_add_explicit(&count->allocated_down, allocated, memory_order_relaxed);
 }
 
 // Whether so much was counted that it is time to merge.

@@ -13,6 +13,8 @@
 //   I18  active bytes are at most the reserved ones
 //   I19  the address directory leads from every address of a segment to it; address_bytes is the
 //        sum of the segments' spans
+//   I40  of each tag but 0, what was counted up less what was counted down is what its live blocks
+//        sum to
 #ifndef BERM_POLICY_DEVICE_H
 #define BERM_POLICY_DEVICE_H
 
@@ -23,6 +25,7 @@
 #include "policy/decay.h"
 #include "policy/group.h"
 #include "policy/ladder.h"
+#include "policy/ring.h"
 #include "policy/stream.h"
 #include "vmm/phys.h"
 #include "vmm/segment.h"
@@ -34,6 +37,17 @@ typedef enum berm_limit_source {
     BERM_LIMIT_FRACTION, // per_process_memory_fraction
     BERM_LIMIT_CALL      // berm_limit_set
 } berm_limit_source_t;
+
+// What one tag (front/tag.h) has on the device; up: of all requests, down: of all frees.
+typedef struct berm_tag_count {
+    atomic_uint_fast64_t blocks_up, blocks_down;
+    atomic_uint_fast64_t requested_up, requested_down;
+    atomic_uint_fast64_t allocated_up, allocated_down;
+} berm_tag_count_t;
+
+enum {
+    BERM_TAG_NUMBERS = 256 // with 0, which is no tag
+};
 
 // Reports about failed requests, of one device, one call site and one cause.
 typedef struct berm_warned {
@@ -84,6 +98,7 @@ typedef struct berm_device {
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;
     berm_list_t observers;                        // berm_observer_t.link (observe.h)
+    berm_ring_t ring;                             // of maps and unmaps
     _Atomic(struct berm_source_return *) returns; // to sources of pools (source.h)
     berm_warned_t warned[BERM_WARNED_MAX];
     // Under streams_lock, which is held to look a stream up or to change the list.
@@ -95,8 +110,9 @@ typedef struct berm_device {
     berm_figure_t requested, allocated, active, blocks;
     // Atomic.
     berm_plans_t plans;
-    atomic_uint_fast64_t request_count;  // numbers of requests given out
-    atomic_uint_fast64_t import_records; // in `imports`, so that most need not look there
+    berm_tag_count_t tags[BERM_TAG_NUMBERS]; // by tag; of 0 nothing is counted
+    atomic_uint_fast64_t request_count;      // numbers of requests given out
+    atomic_uint_fast64_t import_records;     // in `imports`, so that most need not look there
 } berm_device_t;
 
 // Opens device `ordinal`. Errors as berm__gpu_open. `dir` is borrowed.

@@ -27,10 +27,11 @@ static berm_status_t store_of(berm_device_t *device, uint32_t traits, berm_store
                  {BERM_GROUP_EXPORTABLE, BERM_CU_ATTR_POSIX_FD_SUPPORTED}};
     berm_cu_mem_prop_t prop = device->gpu.prop;
     *out = NULL;
+    const uint32_t mapped = BERM_GROUP_EXPORTABLE | BERM_GROUP_RESIZABLE; // never plain
     if ((traits & BERM_GROUP_PLAIN) != 0 ||
         device->gpu.is_plain) // a network card reaches it as it is
-        return (traits & BERM_GROUP_EXPORTABLE) != 0 ? BERM_ERROR_UNSUPPORTED
-                                                     : berm__phys_store_plain(&device->phys, out);
+        return (traits & mapped) != 0 ? BERM_ERROR_UNSUPPORTED
+                                      : berm__phys_store_plain(&device->phys, out);
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(needs); i++) {
         bool has = true;
         berm_status_t status = BERM_OK;
@@ -124,6 +125,28 @@ static berm_status_t capture_ask(const berm_stream_ref_t *stream, uint64_t *capt
     return status;
 }
 
+// From now on the pool is the capture's, if there is one.
+static void capture_set(berm_pool_t *pool, uint64_t capture) {
+    berm_group_t *group = pool->group;
+    if (capture != BERM_CAPTURE_NONE && pool->capture_id != capture)
+        pool->capture_index = atomic_load(&group->device->request_count);
+    pool->capture_id = capture;
+    group->is_captured |= capture != BERM_CAPTURE_NONE;
+}
+
+berm_status_t berm__pool_capture_join(berm_pool_t *pool) {
+    uint64_t capture;
+    if (!berm__pool_has_order(pool))
+        return BERM_OK;
+    berm_status_t status = capture_ask(pool->stream, &capture);
+    if (status != BERM_OK)
+        return status;
+    if (capture != BERM_CAPTURE_NONE && pool->capture_id != capture && !pool_is_clean(pool))
+        return BERM_ERROR_CAPTURE;
+    capture_set(pool, capture);
+    return BERM_OK;
+}
+
 berm_status_t berm__group_pool(berm_group_t *group, berm_stream_ref_t *stream, berm_pool_t **out) {
     uint64_t capture = BERM_CAPTURE_NONE;
     berm_status_t status = BERM_OK;
@@ -139,10 +162,7 @@ berm_status_t berm__group_pool(berm_group_t *group, berm_stream_ref_t *stream, b
         status = berm__pool_make(group, stream, out);
     if (status != BERM_OK || is_default)
         return status;
-    if (capture != BERM_CAPTURE_NONE && (*out)->capture_id != capture)
-        (*out)->capture_index = atomic_load(&group->device->request_count);
-    (*out)->capture_id = capture;
-    group->is_captured |= capture != BERM_CAPTURE_NONE;
+    capture_set(*out, capture);
     return BERM_OK;
 }
 
@@ -155,8 +175,19 @@ void berm__group_routes_set(berm_group_t *group, uint32_t routes) {
             watch->capture_routes += each->routes;
 }
 
+// What was freed while an earlier graph of the group was captured comes back before the next one is:
+// else graphs that share a pool would not share its memory. Whatever fails here costs memory only.
+static void deferred_settle(berm_pool_t *pool) {
+    bool waited = pool->group->is_captured;
+    (void)berm__deferred_process(pool, NULL);
+    while (waited && atomic_load(&pool->deferred_bytes) != 0)
+        if (berm__deferred_wait_oldest(pool, &waited) != BERM_OK)
+            break;
+}
+
 void berm__group_refresh(berm_group_t *group) {
     BERM_LIST_EACH (berm_pool_t, pool, &group->pools, group_link) {
+        deferred_settle(pool);
         if (pool_is_clean(pool) || !berm__pool_has_order(pool))
             continue;
         // Whatever fails here costs memory only: the capture gets a pool of its own.

@@ -57,6 +57,8 @@ enum {
     BERM_GROUP_USE_ON_OOM = 1 << 5,
     // Each block owns its memory: a handle, or of plain memory a segment.
     BERM_GROUP_NO_SPLIT = 1 << 6,
+    // Each block has addresses behind it that it can grow into (resizable.h).
+    BERM_GROUP_RESIZABLE = 1 << 7,
 };
 
 typedef struct berm_group {
@@ -117,6 +119,9 @@ void berm__group_destroy(berm_group_t *group);
 // default DRIVER, DEVICE_LOST, and it calls the driver.
 berm_status_t berm__group_pool(berm_group_t *group, struct berm_stream *stream,
                                struct berm_pool **out);
+// The same for one pool of a caller's group that is to give more memory now: CAPTURE if its stream
+// is being captured and it is none that a graph may have.
+berm_status_t berm__pool_capture_join(struct berm_pool *pool);
 // The first one, NULL if there is none.
 struct berm_pool *berm__group_pool_find(const berm_group_t *group,
                                         const struct berm_stream *stream);

@@ -5,6 +5,7 @@
 //
 // Locks: the pool's.
 #include "policy/learn.h"
+#include "policy/resizable.h"
 
 #include "base/bits.h"
 
@@ -12,6 +13,8 @@ berm_status_t berm__large_hit(berm_pool_t *pool, uint64_t size_bytes, uint64_t a
                               berm_place_t *place) {
     if (BERM_UNLIKELY(berm__pool_is_owned(pool)))
         return berm__owned_hit(pool, size_bytes, alignment_bytes, place);
+    if (BERM_UNLIKELY(berm__pool_is_resizable(pool)))
+        return berm__resizable_hit(pool, size_bytes, alignment_bytes, place);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         if (segment->planned != NULL)
             continue;

@@ -8,16 +8,28 @@
 #include "policy/cache.h"
 #include "policy/pool.h"
 
-uint64_t berm__pool_largest_free(berm_pool_t *pool) {
+static uint64_t largest_range_locked(const berm_pool_t *pool) {
     uint64_t largest = 0;
-    (void)berm__caches_drain(pool->device);
-    berm__mutex_lock(&pool->lock);
-    (void)berm__small_flush(pool);
     BERM_LIST_EACH (berm_segment_t, segment, &pool->segments, link) {
         const berm_range_t *range = berm__ranges_largest_free(&segment->ranges);
         if (range != NULL && segment->planned == NULL)
             largest = berm__max_u64(largest, range->size_bytes);
     }
+    return largest;
+}
+
+uint64_t berm__pool_largest_range(berm_pool_t *pool) {
+    berm__mutex_lock(&pool->lock);
+    uint64_t largest = largest_range_locked(pool);
+    berm__mutex_unlock(&pool->lock);
+    return largest;
+}
+
+uint64_t berm__pool_largest_free(berm_pool_t *pool) {
+    (void)berm__caches_drain(pool->device);
+    berm__mutex_lock(&pool->lock);
+    (void)berm__small_flush(pool);
+    uint64_t largest = largest_range_locked(pool);
     if (largest <= BERM_SMALL_MAX_BYTES)
         largest = berm__small_largest(pool);
     berm__mutex_unlock(&pool->lock);
@@ -34,8 +46,8 @@ static uint64_t servable_bytes(uint64_t obtainable) {
     return 0;
 }
 
-// The largest run of free and awaited ranges in one segment of a plain pool.
-static uint64_t plain_run(berm_pool_t *pool) {
+// The largest run of free and awaited ranges in one segment.
+uint64_t berm__pool_largest_awaited(berm_pool_t *pool) {
     uint64_t largest = 0;
     berm__mutex_lock(&pool->lock);
     BERM_LIST_EACH (const berm_segment_t, segment, &pool->segments, link) {
@@ -44,7 +56,7 @@ static uint64_t plain_run(berm_pool_t *pool) {
              range = range->next) {
             berm_range_state_t state = berm__range_state(range);
             bool is_open = state == BERM_RANGE_FREE || state == BERM_RANGE_AWAITED;
-            run = is_open ? run + range->size_bytes : 0;
+            run = is_open && segment->planned == NULL ? run + range->size_bytes : 0;
             largest = berm__max_u64(largest, run);
         }
     }
@@ -67,7 +79,7 @@ berm_obtainable_t berm__device_obtainable(berm_device_t *device, berm_pool_t *po
         idle += berm__aliased_granules(&each->aliased, device->phys.large_granules);
     }
     if (pool != NULL && berm__pool_is_plain(pool))
-        now = berm__max_u64(now, plain_run(pool));
+        now = berm__max_u64(now, berm__pool_largest_awaited(pool));
     uint64_t growth = berm__min_u64(berm__device_growth_bytes(device), driver_free_bytes) >> lg;
     uint64_t bytes = (idle + whole + growth) << lg;
     return (berm_obtainable_t){.bytes = berm__max_u64(now, servable_bytes(bytes)),

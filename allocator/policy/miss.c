@@ -20,6 +20,7 @@
 // context; the pool's while a window is chosen, closed and settled, and not while the driver is
 // called.
 #include "policy/planned.h"
+#include "policy/resizable.h"
 #include "policy/supply.h"
 
 #include "base/bits.h"
@@ -382,6 +383,8 @@ berm_status_t berm__miss_map(berm_pool_t *pool, uint64_t size_bytes, uint64_t al
         return berm__plain_map(pool, size_bytes, alignment_bytes, place);
     if (berm__pool_is_owned(pool))
         return berm__owned_map(pool, size_bytes, alignment_bytes, place);
+    if (berm__pool_is_resizable(pool))
+        return berm__resizable_map(pool, size_bytes, alignment_bytes, place);
     request_t request = {size_bytes, alignment_bytes, request_may_spread(pool->device, size_bytes)};
     berm_status_t status = window_open(pool, request, &window);
     if (status != BERM_OK)

@@ -10,6 +10,9 @@
 #include "berm_introspect.h"
 #include "policy/device.h"
 
+// From now on what happens to the device's addresses is noted in the event ring, and told to
+// observers. Before anything is mapped.
+void berm__observe_begin(berm_device_t *device);
 // STATE: there is one with the function and argument; OUT_OF_HOST_MEMORY.
 berm_status_t berm__observer_add(berm_device_t *device, berm_event_fn fn, void *arg);
 // ARGUMENT: there is none.

@@ -254,10 +254,15 @@ static berm_status_t segment_add(berm_pool_t *pool, uint64_t span_bytes, berm_pl
 }
 
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes) {
+    return berm__pool_room_add(pool, size_bytes, UINT64_MAX);
+}
+
+berm_status_t berm__pool_room_add(berm_pool_t *pool, uint64_t least_bytes, uint64_t most_bytes) {
     berm_device_t *device = pool->device;
     uint64_t granule = device->gpu.granule_bytes;
-    uint64_t least = berm__align_up(size_bytes, granule) + granule;
-    uint64_t span = berm__align_up(berm__max_u64(segment_span(device), least), granule);
+    uint64_t least = berm__align_up(least_bytes, granule) + granule;
+    uint64_t most = berm__min_u64(segment_span(device), most_bytes);
+    uint64_t span = berm__align_up(berm__max_u64(most, least), granule);
     for (;;) {
         berm_status_t status = segment_add(pool, span, NULL);
         if (status == BERM_OK)
@@ -319,6 +324,7 @@ static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *reques
         berm__learn_note(pool, range, is_planned);
     range->as.block.requested_bytes = request->size_bytes;
     range->as.block.index = request->number;
+    range->tag = request->tag;
     range->owner = NULL;
     berm__segment_cell_write(place.segment, range->start_bytes, (uintptr_t)range);
     pool->taken_blocks++;
@@ -329,7 +335,7 @@ static berm_status_t large_alloc(berm_pool_t *pool, const berm_request_t *reques
 berm_status_t berm__pool_alloc(berm_pool_t *pool, const berm_request_t *request, berm_addr_t *out,
                                uint64_t *occupied_bytes) {
     return berm__align_up(request->size_bytes, request->alignment_bytes) <= BERM_SMALL_MAX_BYTES &&
-                   !berm__pool_is_owned(pool)
+                   !berm__pool_is_apart(pool)
                ? berm__small_alloc(pool, request, out, occupied_bytes)
                : large_alloc(pool, request, out, occupied_bytes);
 }

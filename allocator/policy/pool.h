@@ -70,7 +70,7 @@ typedef struct berm_slot {
     uint32_t index;     // n-th request of the device, modulo 2^32
     uint16_t requested; // bytes, less one
     uint8_t state;      // berm_slot_state_t
-    uint8_t unused;
+    uint8_t tag;        // what was on the thread's stack of tags (front/tag.h)
 } berm_slot_t;
 
 // A run of whole slots of a segment that holds equal small blocks. A hit reads the first cache line
@@ -135,6 +135,11 @@ typedef struct berm_pool {
     // Under the device's lock: the capture that allocates from it, as far as is known, and the
     // number that its requests are above.
     uint64_t capture_id, capture_index;
+    // The block that is being grown (resizable.h); addr 0: none. Changed under both locks.
+    struct {
+        berm_segment_t *segment;
+        berm_addr_t addr;
+    } growing;
     berm_node_slab_t range_nodes, use_nodes, deferred_nodes;
     uint64_t range_nodes_promised;  // range nodes that open windows may still need
     uint32_t cache_count;           // of threads (cache.h)
@@ -157,6 +162,7 @@ typedef struct berm_request {
     uint64_t size_bytes, alignment_bytes;
     uint64_t number;  // n-th of the device
     const void *user; // the thread's cache, NULL: none
+    uint8_t tag;      // of the thread
     // False: only what is mapped and free will do, else BERM_ERROR_STATE and nothing happened.
     // True: the device's lock is held, and the driver may be called, and waited for.
     bool may_map;
@@ -198,6 +204,8 @@ void berm__range_unmapped(berm_pool_t *pool, berm_segment_t *segment, berm_range
 
 // Adds a segment with room for `size_bytes`. Locked. OUT_OF_ADDRESSES, OUT_OF_HOST_MEMORY, DRIVER.
 berm_status_t berm__pool_segment_add(berm_pool_t *pool, uint64_t size_bytes);
+// The same, of `most_bytes`, or less where addresses are short, but with room for `least_bytes`.
+berm_status_t berm__pool_room_add(berm_pool_t *pool, uint64_t least_bytes, uint64_t most_bytes);
 // Makes a segment, or one of an earlier plan that has no memory any more, the arena of a plan of
 // `size_bytes`. The same, and OUT_OF_ADDRESSES too when earlier arenas are still in use.
 berm_status_t berm__pool_arena_add(berm_pool_t *pool, uint64_t size_bytes,
@@ -228,6 +236,7 @@ berm_status_t berm__pool_block_find(berm_segment_t *segment, berm_addr_t addr, b
 // What was freed, for the figures.
 typedef struct berm_freed {
     uint64_t requested_bytes, occupied_bytes;
+    uint8_t tag;
     bool is_awaited; // stays active: some stream may still use it
 } berm_freed_t;
 
@@ -244,7 +253,7 @@ berm_status_t berm__pool_free(const berm_block_t *block, berm_stream_ref_t *stre
 // NULL: for all work of the device. Counts the free itself. OUT_OF_HOST_MEMORY, and nothing
 // changed, if that fails too. No lock is held; takes the device's.
 berm_status_t berm__pool_free_waiting(berm_pool_t *pool, berm_segment_t *segment, berm_addr_t addr,
-                                      berm_stream_ref_t *stream);
+                                      berm_stream_ref_t *stream, berm_freed_t *freed);
 
 // Frees a live block whose recorded streams have been waited for; its own stream's order holds. The
 // pool's lock is held.
@@ -263,6 +272,10 @@ berm_status_t berm__pool_use_add(const berm_block_t *block, berm_stream_ref_t *s
 // A request of exactly this size on the pool's stream makes no memory call; 512 bytes more does.
 // Locked, as all that follows where nothing else is said.
 uint64_t berm__pool_largest_free(berm_pool_t *pool);
+// The largest free range as it is now: caches are left alone. Takes the pool's lock.
+uint64_t berm__pool_largest_range(berm_pool_t *pool);
+// The same when all that is awaited has passed: the longest run of free and awaited addresses.
+uint64_t berm__pool_largest_awaited(berm_pool_t *pool);
 // The same when pages may move, streams be waited for, and memory grow to the limit or to what the
 // driver has free, with its price. `pool` may be NULL: a stream not seen yet. The context is
 // current.
@@ -309,6 +322,14 @@ bool berm__range_is_exported(const berm_pool_t *pool, const berm_segment_t *segm
 void berm__export_retire(berm_pool_t *pool, berm_segment_t *segment, berm_range_t *range);
 static inline bool berm__pool_is_owned(const berm_pool_t *pool) {
     return (pool->group->traits & (BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT)) != 0;
+}
+// Pools whose blocks can grow where they are (resizable.h).
+static inline bool berm__pool_is_resizable(const berm_pool_t *pool) {
+    return (pool->group->traits & BERM_GROUP_RESIZABLE) != 0;
+}
+// Pools of either kind, which have no slabs and lend nothing to aliases.
+static inline bool berm__pool_is_apart(const berm_pool_t *pool) {
+    return berm__pool_is_owned(pool) || berm__pool_is_resizable(pool);
 }
 // Gives a LIVE, AWAITED or HELD range back to the free ones; a pinned one is HELD instead. The
 // pool's lock is held.

@@ -277,8 +277,10 @@ static berm_status_t delta_make(restore_t *restore, const berm_group_t *group) {
 
 // --- then: changing ----------------------------------------------------------------------------
 
-static void block_count_in(restore_t *restore, const berm_state_block_t *block) {
+static void block_count_in(restore_t *restore, berm_device_t *device,
+                           const berm_state_block_t *block) {
     berm__counts_alloc(&restore->counts, block->requested_bytes, block->size_bytes);
+    berm__tag_alloc(device, block->tag, block->requested_bytes, block->size_bytes);
 }
 
 // The records of a block that is in its place.
@@ -287,10 +289,12 @@ static void block_write(const berm_state_block_t *block, berm_range_t *range) {
         berm_slab_t *slab = range->owner;
         slab->slot[block->slot].requested = (uint16_t)(block->requested_bytes - 1);
         slab->slot[block->slot].index = (uint32_t)block->index;
+        slab->slot[block->slot].tag = block->tag;
         return;
     }
     range->as.block.requested_bytes = block->requested_bytes;
     range->as.block.index = block->index;
+    range->tag = block->tag;
 }
 
 // Frees a block that goes; notes every one.
@@ -302,11 +306,13 @@ static void block_go(void *context, const berm_block_t *block, const berm_state_
         to->requested_bytes = block->slab != NULL
                                   ? (uint64_t)block->slab->slot[block->slot].requested + 1
                                   : block->range->as.block.requested_bytes;
+        to->tag = block->slab != NULL ? block->slab->slot[block->slot].tag : block->range->tag;
         return;
     }
     berm_freed_t freed;
     berm__pool_free_passed(block, &freed);
     to->requested_bytes = freed.requested_bytes;
+    to->tag = freed.tag;
 }
 
 // The slots that come in slabs which are there, before others go, so that none of them empties.
@@ -362,7 +368,7 @@ static void units_come(restore_t *restore, berm_pool_t *pool, berm_segment_t *se
         }
         for (const berm_state_block_t *block = unit.first; block < unit.end; block++) {
             block_write(block, range);
-            block_count_in(restore, block);
+            block_count_in(restore, pool->device, block);
             if (block->is_small)
                 __atomic_store_n(&((berm_slab_t *)range->owner)->slot[block->slot].state,
                                  BERM_SLOT_LIVE, __ATOMIC_RELEASE);
@@ -400,9 +406,11 @@ static berm_status_t locked_restore(restore_t *restore, berm_group_t *group) {
 
 // All frees first, so that peaks are those of the states before and after.
 static void counts_merge(restore_t *restore, berm_device_t *device) {
-    for (size_t i = 0; i < restore->delta->count; i++)
-        berm__counts_free_now(device, restore->delta->freed[i].requested_bytes,
-                              restore->delta->freed[i].occupied_bytes);
+    for (size_t i = 0; i < restore->delta->count; i++) {
+        const berm_state_freed_t *freed = &restore->delta->freed[i];
+        berm__counts_free_now(device, freed->requested_bytes, freed->occupied_bytes);
+        berm__tag_free(device, freed->tag, freed->requested_bytes, freed->occupied_bytes);
+    }
     berm__counts_merge(&restore->counts, device);
 }
 

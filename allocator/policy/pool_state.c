@@ -18,6 +18,7 @@ static void slab_collect(const berm_segment_t *segment, const berm_slab_t *slab,
                 .size_bytes = berm__size_class_bytes(slab->size_class),
                 .requested_bytes = (uint64_t)slab->slot[slot].requested + 1,
                 .index = slab->slot[slot].index,
+                .tag = slab->slot[slot].tag,
                 .home_bytes = slab->range->start_bytes,
                 .slot = slot,
                 .size_class = slab->size_class,
@@ -43,6 +44,7 @@ static void segment_collect(berm_segment_t *segment, berm_state_block_t *blocks,
                 .size_bytes = range->size_bytes,
                 .requested_bytes = range->as.block.requested_bytes,
                 .index = range->as.block.index,
+                .tag = range->tag,
             };
         ++*count;
     }

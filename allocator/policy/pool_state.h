@@ -20,7 +20,7 @@ typedef struct berm_state_block {
     uint64_t index;      // n-th request of the device; of a small block modulo 2^32
     uint64_t home_bytes; // of a small block: where its slab begins
     uint32_t slot;
-    uint8_t size_class;
+    uint8_t size_class, tag;
     bool is_small;
 } berm_state_block_t;
 
@@ -35,6 +35,7 @@ struct berm_pool_state {
 typedef struct berm_state_freed {
     berm_addr_t addr;
     uint64_t requested_bytes, occupied_bytes;
+    uint8_t tag;
 } berm_state_freed_t;
 
 typedef struct berm_state_delta {

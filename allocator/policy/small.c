@@ -173,6 +173,7 @@ berm_status_t berm__small_alloc(berm_pool_t *pool, const berm_request_t *request
     uint32_t slot = slot_take(pool, slab, request->user, BERM_SLOT_LIVE);
     slab->slot[slot].requested = (uint16_t)(request->size_bytes - 1);
     slab->slot[slot].index = (uint32_t)request->number;
+    slab->slot[slot].tag = request->tag;
     *occupied_bytes = berm__size_class_bytes(slab->size_class);
     *out = berm__slot_addr(slab, slot);
     return BERM_OK;

@@ -173,8 +173,8 @@ class Collector:
         snapshot = self._torch.cuda.memory._snapshot()
         self._save(snapshot)
         for device, trace in enumerate(snapshot["device_traces"]):
-            if not trace:
-                continue
+            if not any(event["action"] == _account.ALLOC for event in trace):
+                continue  # the context of a device that is not used
             stats = self._torch.cuda.memory_stats(device)
             one = _account.of_trace(trace, self._marks, self._steps, _is_users)
             one.update(

@@ -3,7 +3,8 @@
 the allocator is installed and the shadow run begins to look (berm._shadow).
 
 The environment says what is wanted: BERM_SHADOW_FOLDER (a shadow run: where reports go),
-BERM_SHADOW_ALLOCATOR (native, expandable or berm), BERM_RUN=1 (berm on the device there is)."""
+BERM_SHADOW_ALLOCATOR (native, expandable or berm), BERM_RUN=1 (berm on the device there is),
+simulated (berm on the simulated one) or device (the simulated one, and torch's own allocator)."""
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -75,9 +76,19 @@ def _lacks():
     return _standins.torch_lacks()
 
 
+def _see_all_ranks():
+    """As many GPUs as this machine's ranks (torchrun) need, where nobody said how many."""
+    ranks = max(int(os.environ.get("LOCAL_WORLD_SIZE") or 1),
+                int(os.environ.get("LOCAL_RANK") or 0) + 1)
+    if ranks > 1:
+        os.environ.setdefault("SIMCUDA_DEVICES", str(ranks))
+
+
 def _before():
-    if not os.environ.get("BERM_SHADOW_FOLDER"):
+    is_simulated = os.environ.get("BERM_RUN") in ("simulated", "device")
+    if not is_simulated and not os.environ.get("BERM_SHADOW_FOLDER"):
         return
+    _see_all_ranks()
     from berm import _standins
     lacks = _lacks()
     if lacks is not None:
@@ -94,7 +105,7 @@ def _after(torch):
     if os.environ.get("BERM_SHADOW_FOLDER"):
         from berm import _shadow
         _shadow.begin(torch)
-    else:
+    elif os.environ.get("BERM_RUN") != "device":
         install(torch)
 
 

@@ -13,9 +13,12 @@ class BermError(RuntimeError):
 
 
 def _first(what, folders, name):
+    # A wheel has libberm.so under its own name only: two files of it would be two heaps.
+    names = (name, f"{name}.0") if name.endswith(".so") else (name,)
     for folder in folders:
-        if (folder / name).exists():
-            return (folder / name).resolve()
+        for one in names:
+            if (folder / one).exists():
+                return (folder / one).resolve()
     raise BermError(f"{what} is not found (no {name} in {', '.join(map(str, folders))}): build berm "
                     "with ./run build, or name its folder in BERM_LIBRARY")
 

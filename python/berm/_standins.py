@@ -44,25 +44,25 @@ def torch_lacks():
     return f"torch in {folder} is a build without CUDA: install a CUDA build of it"
 
 
-def find(torch_dir):
-    """The folder of the stand-ins made for the torch in `torch_dir`, or None where there is none
-    that is up to date."""
-    folder = _folder(torch_dir)
+def find(*folders):
+    """The folder of the stand-ins made for the torch in a folder, or for the packages in several
+    (onnxruntime; cupy and cupy_backends), or None where there is none that is up to date."""
+    folder = _folder(*folders)
     return folder if (folder / "order").exists() else None
 
 
-def make(torch_dir):
-    """The same, made where missing. Raises StandinsError: no CUDA build of torch, no compiler, or
-    berm is not built."""
-    folder = find(torch_dir)
+def make(*folders):
+    """The same, made where missing. Raises StandinsError: no CUDA build, no compiler, or berm is not
+    built."""
+    folder = find(*folders)
     if folder is not None:
         return folder
-    folder = _folder(torch_dir)
+    folder = _folder(*folders)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Made aside and moved, so that two processes at once do not see each other's halves.
     aside = pathlib.Path(tempfile.mkdtemp(prefix="new-", dir=folder.parent))
     try:
-        done = subprocess.run([sys.executable, str(_generator() / "make.py"), str(torch_dir),
+        done = subprocess.run([sys.executable, str(_generator() / "make.py"), *map(str, folders),
                                str(_simcuda()), str(aside)], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
@@ -71,7 +71,7 @@ def make(torch_dir):
         try:
             aside.rename(folder)
         except OSError:  # another process was first, or an unfinished folder is in the way
-            if find(torch_dir) is None:
+            if find(*folders) is None:
                 shutil.rmtree(folder, ignore_errors=True)
                 aside.rename(folder)
     finally:
@@ -126,17 +126,26 @@ def _stamp(path):
     return f"{path} {status.st_size} {status.st_mtime_ns}"
 
 
-def _folder(torch_dir):
-    """Where the stand-ins for that torch are kept: the name changes with torch, with the generator
-    and with the built libraries."""
-    torch_dir = pathlib.Path(torch_dir).resolve()
+def _folder(*folders):
+    """Where the stand-ins for that torch, or those packages, are kept: the name changes with them,
+    with the generator and with the built libraries."""
+    folders = [pathlib.Path(one).resolve() for one in folders]
+    if len(folders) == 1 and folders[0].name == "torch":
+        name, libraries = _torch_name(folders[0]), (folders[0] / "lib").glob("*.so*")
+    else:
+        name = "-".join(one.name for one in folders)
+        libraries = (path for one in folders for path in one.rglob("*.so*"))
+    made_of = sorted(libraries) + [
+        path for folder in (_generator(), _simcuda()) for path in sorted(folder.iterdir())
+        if path.is_file()]
+    key = zlib.crc32("\n".join(_stamp(path) for path in made_of).encode())
+    return _cache() / f"{name}-{key:08x}"
+
+
+def _torch_name(torch_dir):
     version = torch_dir / "version.py"
     if not version.exists():
         raise StandinsError(f"{torch_dir} is no torch folder: it has no version.py")
     found = re.search(r"^__version__ = '([^']+)'", version.read_text(encoding="utf-8"),
                       re.MULTILINE)
-    made_of = sorted((torch_dir / "lib").glob("*.so*")) + [
-        path for folder in (_generator(), _simcuda()) for path in sorted(folder.iterdir())
-        if path.is_file()]
-    key = zlib.crc32("\n".join(_stamp(path) for path in made_of).encode())
-    return _cache() / f"torch-{found[1] if found else 'unknown'}-{key:08x}"
+    return f"torch-{found[1] if found else 'unknown'}"

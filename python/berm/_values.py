@@ -67,10 +67,11 @@ class Values:
         cuda = [each for each in inputs if each.is_cuda]
         if not cuda and not self._makes_cuda(kwargs):
             return func(*args, **kwargs)
-        if op.is_collective:  # what the library does inside is looked at too
+        if op.is_composed:  # what is done inside is looked at
             with mode:
                 result = func.redispatch(self._cuda, *args, **kwargs)
-            self._end_collective(op)
+            if op.is_collective:
+                self._end_collective(op)
             return result
         if any(each.layout is not self.torch.strided for each in inputs):
             return func(*args, **kwargs)
@@ -124,8 +125,8 @@ class Values:
         generator = kwargs.get("generator") or self.torch.cuda.default_generators[device]
         try:
             return generator.initial_seed(), generator.get_offset()
-        except RuntimeError:  # while a graph is captured
-            return generator.initial_seed()
+        except RuntimeError:  # while a graph is captured: by the operator's place in it
+            return generator.initial_seed(), len(self.recording[-1]) if self.recording else 0
 
     def _is_capturing(self):
         return bool(self.recording) and self.torch.cuda.is_current_stream_capturing()
@@ -158,9 +159,10 @@ class Values:
                    for each in tensors(self.torch, op.argument(name, args, kwargs), [])]
         held = [each for each in fresh if each.is_cuda and home.holds(each)]
         changed = [each for each in written if each.is_cuda and home.holds(each)]
+        # what a random operator has on the host are its seeds
         is_read = bool(cuda) and (
             not made and result is not None and not isinstance(result, (list, tuple)) or
-            any([not each.is_cuda for each in fresh]) or
+            not op.is_random and any([not each.is_cuda for each in fresh]) or
             any([not each.is_cuda for each in written]))
         if not held and not changed and not is_read:
             return result
@@ -169,8 +171,8 @@ class Values:
                 home.fresh(each, True)
             return result
         overwritten = written[:1] if op.is_whole else [
-            each for each in written if any(op.argument(name, args, kwargs) is each
-                                            for name in op.outs)]
+            each for name in op.outs
+            for each in tensors(self.torch, op.argument(name, args, kwargs), [])]
         reads = [] if op.is_like else [
             each for each in cuda if not any(each is other for other in overwritten)]
         is_done = all(home.holds(each) for each in reads)
@@ -276,7 +278,7 @@ class Values:
     def _after_lists(self, op, args, kwargs, result):
         torch, home = self.torch, self.home
         made = tensors(torch, result, [])
-        count = len(args[0])
+        count = max([len(each) for each in args if isinstance(each, (list, tuple))], default=0)
         lists = [at for at, each in enumerate(args) if isinstance(each, (list, tuple)) and
                  len(each) == count and count > 0]
         others = [each for each in [*args, *kwargs.values()] if isinstance(each, torch.Tensor)]

@@ -20,14 +20,16 @@ _LIKE = frozenset(f"aten::{name}" for name in (
 _MASKED = frozenset(("aten::index", "aten::index_put", "aten::index_put_",
                      "aten::_index_put_impl_", "aten::_unsafe_index", "aten::_unsafe_index_put"))
 _LISTS = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
-_COLLECTIVES = ("c10d::", "_c10d_functional::")
+_COLLECTIVES = ("c10d::", "_c10d_functional::", "_dtensor::")
+# Made of others that are seen, as those of FSDP2 are.
+_COMPOSED = (*_COLLECTIVES, "fsdp::")
 
 
 class Op:
     """An operator. `written` and `outs` are names of arguments, `fresh` says by result whether it
     is new memory."""
     __slots__ = ("func", "name", "is_passed", "is_view", "is_empty", "is_like", "is_whole",
-                 "is_masked", "is_lists", "is_collective", "is_dynamic", "is_random",
+                 "is_masked", "is_lists", "is_composed", "is_collective", "is_dynamic", "is_random",
                  "has_generator", "positions", "written", "outs", "fresh")
 
     def __init__(self, torch, func):
@@ -41,6 +43,7 @@ class Op:
         self.is_whole = name in _WHOLE
         self.is_masked = name in _MASKED
         self.is_lists = name.startswith(_LISTS)
+        self.is_composed = name.startswith(_COMPOSED)
         self.is_collective = name.startswith(_COLLECTIVES)
         self.is_dynamic = torch.Tag.dynamic_output_shape in func.tags and not self.is_masked
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags

@@ -27,33 +27,58 @@ class _Operators(TorchDispatchMode):
         """torch.compile works as without it."""
         return True
 
-    def __init__(self, values):
+    def __init__(self, torch, values):
         super().__init__()
         self._values = values
+        self._below = torch._C._get_dispatch_mode
+        self._fake = torch._C._TorchDispatchModeKey.FAKE
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self._below(self._fake) is not None:  # only shapes are wanted, of tensors without memory
+            return func(*args, **kwargs or {})
         if types and self._values.is_foreign(types):
             return NotImplemented
         return self._values.call(self, func, args, kwargs or {})
 
 
 class _Constructors(TorchFunctionMode):
-    """Tensors made from data of Python's."""
+    """Tensors made from data of Python's, the lists among indices too."""
 
     def __init__(self, torch, values):
         super().__init__()
+        self._torch = torch
         self._values = values
         self._tensor = torch.Tensor
         self._names = frozenset((torch.tensor, torch.as_tensor, torch.asarray,
                                  torch.Tensor.new_tensor))
+        self._items = frozenset((torch.Tensor.__getitem__, torch.Tensor.__setitem__))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func in self._items and args[0].is_cuda and not self._values.is_off:
+            return func(args[0], self._index(args[1]), *args[2:])
         made = func(*args, **kwargs)
         if func in self._names and isinstance(made, self._tensor) and made.is_cuda and \
                 not self._values.is_off:
             self._values.made_from_data(func, args, kwargs, made)
         return made
+
+    def _index(self, index):
+        """The same with CPU tensors for lists and arrays, which torch would copy to the device
+        unseen; a list with anything but numbers in it is what torch takes for a tuple."""
+        if isinstance(index, tuple):
+            return tuple(self._places(each) for each in index)
+        is_list = isinstance(index, list)
+        return self._places(index) if not is_list or all(
+            isinstance(each, (int, bool)) for each in index) else index
+
+    def _places(self, index):
+        is_array = type(index).__module__ == "numpy" and getattr(index, "ndim", 0) > 0
+        if not isinstance(index, list) and not is_array:
+            return index
+        torch = self._torch
+        made = torch.as_tensor(index, device="cpu")
+        return made if made.dtype in (torch.bool, torch.uint8) else made.long()
 
 
 def _hide(torch):
@@ -70,7 +95,7 @@ def _hide(torch):
 def _wire_threads(torch, values):
     def enter():
         _Constructors(torch, values).__enter__()
-        _Operators(values).__enter__()
+        _Operators(torch, values).__enter__()
 
     start = threading.Thread.start
 
@@ -81,7 +106,7 @@ def _wire_threads(torch, values):
         @functools.wraps(run)
         def run_with_modes():
             try:
-                with _Constructors(torch, values), _Operators(values):
+                with _Constructors(torch, values), _Operators(torch, values):
                     run()
             finally:
                 del thread.run

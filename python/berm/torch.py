@@ -77,6 +77,8 @@ def _conf_set(conf):
 
 
 def _install_hooks():
+    # Else torch's NCCL watches the allocator, which this route's cannot be, and ends the process.
+    os.environ.setdefault("TORCH_DIST_USE_NCCL2", "0")
     path = _lib.library("libberm_torch.so")
     allocator = torch.cuda.memory.CUDAPluggableAllocator(str(path), "berm_torch_malloc",
                                                          "berm_torch_free")

@@ -18,8 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REGION_HINT        UINT64_C(0x200000000000)
-#define REGION_BYTES       (UINT64_C(1) << 45)
+// Half of what a process has, which is what an allocator may plan with, and a little more; between
+// where sanitizers and where programs lie.
+#define REGION_HINT        UINT64_C(0x100000000000)
+#define REGION_BYTES       (UINT64_C(68) << 40)
 #define REGION_BYTES_LEAST (UINT64_C(1) << 30)
 #define PROCESS_FILE_BYTES (UINT64_C(1) << 46)
 

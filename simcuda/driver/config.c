@@ -126,6 +126,7 @@ bool sim_config_from_environment(simcuda_config_t *config) {
     ok = read_memory(config) && ok;
     ok = read_int("SIMCUDA_DEVICES", 1, SIMCUDA_DEVICE_MAX, &config->devices) && ok;
     ok = read_latency(&config->costs) && ok;
+    ok = read_bytes("SIMCUDA_HANDLES", 0, UINT64_C(1) << 40, &config->handles_max) && ok;
     ok = read_int("SIMCUDA_STRICT", 0, 1, &config->is_strict) && ok;
     ok = read_int("SIMCUDA_VMM", 0, 1, &config->has_vmm) && ok;
     ok = read_int("SIMCUDA_BACKED", 0, 1, &config->is_backed) && ok;

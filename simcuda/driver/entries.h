@@ -16,6 +16,8 @@ typedef berm_cu_result_t (*sim_ctx_get_priority_range_fn)(int *, int *);
 typedef berm_cu_result_t (*sim_stream_get_priority_fn)(berm_cu_stream_t, int *);
 typedef berm_cu_result_t (*sim_event_record_with_flags_fn)(berm_cu_event_t, berm_cu_stream_t,
                                                            unsigned);
+typedef berm_cu_result_t (*sim_mem_alloc_pitch_fn)(berm_cu_deviceptr_t *, size_t *, size_t, size_t,
+                                                   unsigned);
 typedef berm_cu_result_t (*sim_memcpy_fn)(berm_cu_deviceptr_t, berm_cu_deviceptr_t, size_t);
 typedef berm_cu_result_t (*sim_memcpy_htod_fn)(berm_cu_deviceptr_t, const void *, size_t);
 typedef berm_cu_result_t (*sim_memcpy_dtoh_fn)(void *, berm_cu_deviceptr_t, size_t);

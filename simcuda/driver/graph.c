@@ -135,7 +135,8 @@ bool sim_graph_add(sim_graph_t *graph, uint64_t context, const sim_issue_t *issu
 }
 
 berm_cu_graph_node_t sim_graph_node(const sim_graph_t *graph, uint32_t step) {
-    uint64_t handle = (uint64_t)SIM_KIND_STEP << 60 | (uint64_t)graph->number << 32 | (step + 1);
+    uint64_t handle =
+        (uint64_t)SIM_KIND_STEP << SIM_KIND_SHIFT | (uint64_t)graph->number << 32 | (step + 1);
     return (berm_cu_graph_node_t)(uintptr_t)handle;
 }
 

@@ -198,6 +198,32 @@ berm_cu_result_t cuMemAlloc_v2(berm_cu_deviceptr_t *addr, size_t bytes) {
     return sim_leave(result);
 }
 
+// Rows begin at multiples of MALLOC_UNIT_BYTES, whatever the size of an element.
+static int mem_alloc_pitch(berm_cu_deviceptr_t *addr, size_t *pitch, size_t width_bytes,
+                           size_t height, unsigned element_bytes) {
+    uint64_t bytes = 0;
+    if (pitch == NULL || width_bytes == 0 || height == 0 ||
+        (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+        return BERM_CU_INVALID_VALUE;
+    if (width_bytes > SIM_ADDRESS_BYTES)
+        return BERM_CU_OUT_OF_MEMORY;
+    uint64_t row_bytes = berm__align_up(width_bytes, MALLOC_UNIT_BYTES);
+    if (!berm__mul_checked(row_bytes, height, &bytes))
+        return BERM_CU_OUT_OF_MEMORY;
+    int result = mem_alloc(addr, bytes);
+    if (result == BERM_CU_SUCCESS)
+        *pitch = row_bytes;
+    return result;
+}
+
+berm_cu_result_t cuMemAllocPitch_v2(berm_cu_deviceptr_t *addr, size_t *pitch, size_t width_bytes,
+                                    size_t height, unsigned element_bytes) {
+    int result = sim_enter(SIM_FN_cuMemAllocPitch_v2);
+    if (result == BERM_CU_SUCCESS)
+        result = mem_alloc_pitch(addr, pitch, width_bytes, height, element_bytes);
+    return sim_leave(result);
+}
+
 static int mem_free(uint64_t addr) {
     sim_mapping_t *mapping = sim_mapping_at(addr);
     bool is_block = mapping != NULL && mapping->is_plain && mapping->node.key == addr;

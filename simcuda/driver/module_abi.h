@@ -63,6 +63,10 @@ typedef berm_cu_result_t (*sim_func_get_attribute_fn)(int *value, int attribute,
 typedef berm_cu_result_t (*sim_func_set_attribute_fn)(sim_cu_function_t function, int attribute,
     int value);                                                                             // cuFuncSetAttribute, 9000
 typedef berm_cu_result_t (*sim_func_set_cache_config_fn)(sim_cu_function_t function, int config); // cuFuncSetCacheConfig, 3000
+typedef berm_cu_result_t (*sim_tensor_map_encode_tiled_fn)(
+    void *map, int data_type, uint32_t rank, void *addr, const uint64_t *dims,
+    const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides, int interleave,
+    int swizzle, int promotion, int fill); // cuTensorMapEncodeTiled, 12000
 typedef berm_cu_result_t (*sim_func_get_name_fn)(const char **name, sim_cu_function_t function); // cuFuncGetName, 12030
 typedef berm_cu_result_t (*sim_func_get_module_fn)(sim_cu_module_t *module,
     sim_cu_function_t function);                                                            // cuFuncGetModule, 11000

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handle tables. A freed slot is used again with the next generation, so a handle that outlived
-// its object is refused until 2^28 later objects have used the slot.
+// its object is refused until 2^27 later objects have used the slot.
 //
 // Bound: O(1) a call. Locks: the state's. May fail: add, when host memory runs out.
 #include "table.h"
 
 #include <stdlib.h>
 
-#define TABLE_GENERATION_MASK UINT32_C(0x0fffffff)
+#define TABLE_GENERATION_MASK UINT32_C(0x07ffffff)
 
 // The lowest bits are zero as those of the driver's pointers are: PyTorch keeps marks of its own in
 // that of a stream.
@@ -45,15 +45,15 @@ uint64_t sim_table_add(sim_table_t *table, void *object) {
     }
     table->slots[index].object = object;
     table->live++;
-    return (uint64_t)table->kind << 60 | (uint64_t)table->slots[index].generation << 32 |
-           (index + 1) << TABLE_LG_ALIGNMENT;
+    return (uint64_t)table->kind << SIM_KIND_SHIFT |
+           (uint64_t)table->slots[index].generation << 32 | (index + 1) << TABLE_LG_ALIGNMENT;
 }
 
 static sim_slot_t *table_slot(const sim_table_t *table, uint64_t handle) {
     uint32_t index = (uint32_t)handle >> TABLE_LG_ALIGNMENT; // plus 1
     if (index << TABLE_LG_ALIGNMENT != (uint32_t)handle)
         return NULL;
-    if (handle >> 60 != (uint64_t)table->kind || index == 0 || index > table->count)
+    if (handle >> SIM_KIND_SHIFT != (uint64_t)table->kind || index == 0 || index > table->count)
         return NULL;
     sim_slot_t *slot = &table->slots[index - 1];
     uint32_t generation = (uint32_t)(handle >> 32) & TABLE_GENERATION_MASK;

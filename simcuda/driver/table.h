@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handles given out to the program: numbers, never pointers, so that a stale or made-up one is
-// recognised and not followed. A handle is kind, generation and index: 4 + 28 + 32 bits.
+// recognised and not followed. A handle is 0, kind, generation and index: 1 + 4 + 27 + 32 bits. The
+// first is 0 since programs keep handles in signed integers, as a user's addresses allow.
 #ifndef SIM_TABLE_H
 #define SIM_TABLE_H
 
 #include <stdbool.h>
 
 #include "base/defs.h"
+
+enum {
+    SIM_KIND_SHIFT = 59
+};
 
 typedef enum sim_kind {
     SIM_KIND_CONTEXT = 1,

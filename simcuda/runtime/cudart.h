@@ -59,6 +59,7 @@ CUDART_API cudaGetDriverEntryPointByVersion(const char *symbol, void **fn, unsig
 
 // memory.c
 CUDART_API cudaMalloc(void **addr, size_t bytes);
+CUDART_API cudaMallocPitch(void **addr, size_t *pitch, size_t width_bytes, size_t height);
 CUDART_API cudaFree(void *addr);
 CUDART_API cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 CUDART_API cudaPointerGetAttributes(cudart_pointer_attributes_t *attributes, const void *addr);

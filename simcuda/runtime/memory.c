@@ -17,6 +17,22 @@ cudart_error_t cudaMalloc(void **addr, size_t bytes) {
     return result;
 }
 
+cudart_error_t cudaMallocPitch(void **addr, size_t *pitch, size_t width_bytes, size_t height) {
+    enum {
+        ELEMENT_BYTES = 4 // the runtime is not told
+    };
+    if (addr == NULL || pitch == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    *addr = NULL;
+    *pitch = 0;
+    if (width_bytes == 0 || height == 0)
+        return BERM_CU_SUCCESS;
+    berm_cu_deviceptr_t at = 0;
+    int result = RT_DRIVER(cuMemAllocPitch_v2(&at, pitch, width_bytes, height, ELEMENT_BYTES));
+    *addr = rt_pointer(at);
+    return result;
+}
+
 cudart_error_t cudaFree(void *addr) {
     if (addr == NULL) { // the usual way to make a context
         unsigned flags = 0;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""usage: make.py TORCH-FOLDER SIMCUDA-FOLDER OUT-FOLDER
+"""usage: make.py FOLDER... SIMCUDA-FOLDER OUT-FOLDER
 
-Makes stand-ins for the NVIDIA libraries that the libraries of TORCH-FOLDER (the `torch` folder of an
-installed CUDA build) need, and the list `order` of what is to be loaded before them. SIMCUDA-FOLDER
-has the built libcuda.so.1, libnvidia-ml.so.1, libcudart and libsimcuda_standins.so. Needs gcc (or
-what CC names)."""
+Makes stand-ins for the NVIDIA libraries that the libraries of the FOLDERs need (the `torch` folder
+of an installed CUDA build, or folders of another Python package, such as onnxruntime), and the list
+`order` of what is to be loaded before them. SIMCUDA-FOLDER has the built libcuda.so.1,
+libnvidia-ml.so.1, libcudart and libsimcuda_standins.so. Needs gcc (or what CC names)."""
 import concurrent.futures
+import mmap
 import os
 import pathlib
 import re
@@ -25,7 +26,9 @@ import table
 VENDOR = re.compile(r"lib(cu|nv|nccl)[\w-]*\.so(\.\d+)*$")
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 CORE = "libsimcuda_standins.so.0"
-CUDART = re.compile(r"libcudart\.so\.\d+$")
+CUDART = re.compile(r"libcudart\.so\.(\d+)$")
+# Libraries that programs open by name, with the version of each for a version of the runtime.
+OPENED = {"cudnn": {12: 9, 13: 9}, "cufft": {12: 11, 13: 12}, "nvrtc": {12: 12, 13: 13}}
 CUDART_REFUSE = 801  # cudaErrorNotSupported
 
 
@@ -33,18 +36,60 @@ class MakeError(Exception):
     """Why no stand-ins could be made, in a line."""
 
 
-def torch_libraries(folder):
-    """Every shared library of the folder that is read, by file name."""
-    paths = sorted(folder.glob("lib/*.so*")) + sorted(folder.glob("*.so"))
-    libraries = {}
+def package_libraries(folder):
+    """(path, library) of every shared library of the folder that is read."""
+    is_torch = (folder / "version.py").exists() and (folder / "lib").is_dir()
+    if is_torch:
+        paths = sorted(folder.glob("lib/*.so*")) + sorted(folder.glob("*.so"))
+    else:
+        paths = [path for path in sorted(folder.rglob("*.so*")) if path.is_file()]
     for path in paths:
         try:
-            libraries[path.name] = elf.Library(path)
+            library = elf.Library(path)
         except elf.NotElf:
             continue  # a linker script, or no library
+        library.is_torch = is_torch
+        yield path, library
+
+
+def all_libraries(folders):
+    """Of all folders, by file name, or by path where another has the name."""
+    libraries = {}
+    for folder in folders:
+        for path, library in package_libraries(folder):
+            libraries[str(path) if path.name in libraries else path.name] = library
     if not any(CUDART.match(name) for library in libraries.values() for name in library.needed):
-        raise MakeError(f"{folder}: no library here needs libcudart: not a CUDA build of torch")
+        raise MakeError(f"{' '.join(map(str, folders))}: no library here needs libcudart: not a "
+                        "CUDA build")
     return libraries
+
+
+def opened(libraries, tables, found):
+    """What is opened with dlopen, of NVIDIA's libraries that a library does not need itself: the
+    functions whose names it has as text, and where a package has some, all that the tables have,
+    since names can be put together. SONAME -> set of (name, None). Torch opens none: of its
+    libraries only those that need CUDA's runtime are read, and nothing is added."""
+    majors = [int(match[1]) for name in found if (match := CUDART.match(name))]
+    asked = {}
+    for library in libraries.values() if majors else ():
+        if library.is_torch and not any(CUDART.match(name) for name in library.needed):
+            continue
+        needed = {stem_of(name) for name in library.needed if VENDOR.match(name)}
+        with open(library.path, "rb") as file, \
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            for stem in OPENED.keys() - needed:
+                soname = next((name for name in found if stem_of(name) == stem),
+                              f"lib{stem}.so.{OPENED[stem][max(majors)]}")
+                pattern = re.compile(rb"\0(" + tables[stem].prefix.encode() + rb"[A-Z]\w+)(?=\0)")
+                for name in pattern.findall(text):
+                    asked.setdefault(soname, set()).add((name.decode(), None))
+    if not any(library.is_torch for library in libraries.values()):
+        for soname in [name for name in found if stem_of(name) == "cublas"]:
+            asked.setdefault(soname.replace("cublas", "cublasLt"), set())  # is loaded along with it
+        for soname in set(asked) | {name for name in found if stem_of(name) in OPENED}:
+            rows = tables[stem_of(soname)].rows
+            asked.setdefault(soname, set()).update((name, None) for name in rows)
+    return asked
 
 
 def wanted(libraries, tables):
@@ -138,16 +183,21 @@ def wheel_version(folder, name, otherwise):
     return otherwise
 
 
-def make(folder, simcuda, out):
+def make(folders, simcuda, out):
     """Makes the stand-ins in `out`; returns the lines of `order`."""
-    folder, simcuda, out = pathlib.Path(folder), pathlib.Path(simcuda).resolve(), pathlib.Path(out)
+    folders = [pathlib.Path(one) for one in folders]
+    simcuda, out = pathlib.Path(simcuda).resolve(), pathlib.Path(out)
     tables = {item.stem: item for item in
               (table.Table(path) for path in sorted(HERE.glob("*.def")))}
-    asked = wanted(torch_libraries(folder), tables)
+    libraries = all_libraries(folders)
+    asked = wanted(libraries, tables)
+    for soname, symbols in opened(libraries, tables, asked).items():
+        known = asked.setdefault(soname, set())
+        known.update(symbols - {(name, None) for name, _ in known})
     out.mkdir(parents=True, exist_ok=True)
     core = built(simcuda, CORE)
     in_core = elf.Library(core).exports
-    variables = versions(folder)
+    variables = versions(folders[0])
     order = [str(built(simcuda, name)) for name in DRIVER]
     jobs = []
     for soname in sorted(asked):
@@ -176,10 +226,10 @@ def make(folder, simcuda, out):
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) < 4:
         sys.exit(__doc__.splitlines()[0])
     try:
-        order = make(*sys.argv[1:])
+        order = make(sys.argv[1:-2], *sys.argv[-2:])
     except (MakeError, table.TableError, OSError) as error:
         sys.exit(f"make.py: {error}")
     print("\n".join(order))

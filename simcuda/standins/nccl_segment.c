@@ -9,6 +9,7 @@
 // INVARIANT: only its sender writes a channel's slots and `published`; only its reader writes how
 // much of it is consumed.
 // Locks: none; what is shared is atomic. A wait polls, and ends when a rank's process is gone.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,6 +55,8 @@ struct nccl_segment {
     uint64_t *next_to, *next_from; // [ranks]
     atomic_uint_fast64_t *taken;   // [from * ranks + to], in shared memory
 };
+
+#define NAME_PREFIX "/simcuda-nccl-"
 
 enum {
     WAIT_MS_MAX = 600 * 1000 // for a rank that does not come
@@ -96,12 +100,29 @@ static bool segment_map(nccl_segment_t *segment) {
     return true;
 }
 
+// Unlinks what ranks left that were killed before all had joined: what is older than any waits.
+static void segments_sweep(void) {
+    static atomic_int is_swept;
+    DIR *entries = atomic_exchange(&is_swept, 1) == 0 ? opendir("/dev/shm") : NULL;
+    if (entries == NULL)
+        return;
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        struct stat status;
+        if (strncmp(entry->d_name, &NAME_PREFIX[1], sizeof NAME_PREFIX - 2) == 0 &&
+            fstatat(dirfd(entries), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+            time(NULL) - status.st_mtime > WAIT_MS_MAX / 1000)
+            (void)unlinkat(dirfd(entries), entry->d_name, 0);
+    }
+    (void)closedir(entries);
+}
+
 nccl_segment_t *nccl_segment_join(uint64_t key, int ranks, int rank, bool moves) {
     nccl_segment_t *segment = calloc(1, sizeof *segment);
     if (segment == NULL)
         return NULL;
     *segment = (nccl_segment_t){.users = 1, .ranks = ranks, .rank = rank};
-    snprintf(segment->name, sizeof segment->name, "/simcuda-nccl-%016llx", (unsigned long long)key);
+    snprintf(segment->name, sizeof segment->name, NAME_PREFIX "%016llx", (unsigned long long)key);
+    segments_sweep();
     segment->next_to = calloc((size_t)ranks, sizeof(uint64_t));
     segment->next_from = calloc((size_t)ranks, sizeof(uint64_t));
     if (segment->next_to == NULL || segment->next_from == NULL || !segment_map(segment)) {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# usage: setup.sh [PYTHON]
+# usage: setup.sh [PYTHON|--tests]
 # Makes stand-ins for a CUDA build of torch, under which it runs on a simulated GPU: for the torch of
 # PYTHON, or for one that is installed into build/venv. Of that, only the torch wheel and what it
-# imports are fetched, no library of NVIDIA's. Does nothing where nothing is missing.
+# imports are fetched, no library of NVIDIA's. With --tests build/venv gets what the project's tests
+# run beside torch too. Does nothing where nothing is missing.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=stress/real/versions.sh
@@ -14,9 +15,12 @@ die() {
     exit 2
 }
 
+for_tests=no
+[ "${1:-}" != --tests ] || { for_tests=yes && shift; }
 venv=$root/build/venv
 python=${1:-$venv/bin/python}
 stamp=$venv/.torch-$TORCH_VERSION
+tests_stamp=$venv/.tests-$(printf '%s' "${TEST_PACKAGES[*]}" | cksum | cut -d ' ' -f 1)
 
 # The packages that the installed torch wants, without those that bring or need CUDA libraries.
 imports_of_torch() {
@@ -47,8 +51,15 @@ install() {
     touch "$stamp"
 }
 
+install_for_tests() {
+    say "fetching ${TEST_PACKAGES[*]} for build/venv ($TEST_PACKAGES_SIZE)"
+    fetch "${TEST_PACKAGES[@]}"
+    touch "$tests_stamp"
+}
+
 if [ $# -eq 0 ]; then
     [ -e "$stamp" ] || install
+    [ "$for_tests" = no ] || [ -e "$tests_stamp" ] || install_for_tests
 elif ! command -v "$python" >/dev/null; then
     die "$python: no such program"
 fi

@@ -17,5 +17,6 @@ extern const stress_allocator_ops_t stress_torch_native_ops;
 extern const stress_allocator_ops_t stress_torch_expandable_ops;
 extern const stress_allocator_ops_t stress_rmm_pool_ops;
 extern const stress_allocator_ops_t stress_rmm_arena_ops;
+extern const stress_allocator_ops_t stress_rmm_berm_ops;
 
 #endif

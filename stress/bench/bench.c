@@ -15,6 +15,8 @@
 
 #include "base/bits.h"
 #include "base/defs.h"
+#include "berm.h"
+#include "stress/baselines/baselines.h"
 #include "stress/bench/meter.h"
 #include "stress/bench/subject.h"
 
@@ -23,19 +25,21 @@ enum {
 };
 
 const bench_case_t bench_cases[] = {
-    {"pair_512B", BENCH_PAIR, 512, 0, 1, 100000, 500, false},
-    {"pair_512B_read", BENCH_PAIR, 512, 0, 1, 100000, 500, true},
-    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 100000, 500, false},
-    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 100000, 500, false},
-    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 100000, 500, false},
-    {"churn_100", BENCH_CHURN, 0, 100, 1, 200000, 500, false},
-    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 200000, 500, false},
-    {"churn_10000_read", BENCH_CHURN, 0, 10000, 1, 200000, 500, true},
-    {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0, false},
-    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500, false},
-    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500, false},
-    {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500, false},
-    {"miss_64_of_65536", BENCH_MISS, BERM_MIB(128), 65536, 1, 60, 6, false},
+    {"pair_512B", BENCH_PAIR, 512, 0, 1, 100000, 500, false, false},
+    {"pair_512B_read", BENCH_PAIR, 512, 0, 1, 100000, 500, true, false},
+    {"pair_512B_ring", BENCH_PAIR, 512, 0, 1, 100000, 2000, false, true},
+    {"pair_1MiB_ring", BENCH_PAIR, BERM_MIB(1), 0, 1, 100000, 2000, false, true},
+    {"pair_64KiB", BENCH_PAIR, BERM_KIB(64), 0, 1, 100000, 500, false, false},
+    {"pair_1MiB", BENCH_PAIR, BERM_MIB(1), 0, 1, 100000, 500, false, false},
+    {"pair_64MiB", BENCH_PAIR, BERM_MIB(64), 0, 1, 100000, 500, false, false},
+    {"churn_100", BENCH_CHURN, 0, 100, 1, 200000, 500, false, false},
+    {"churn_10000", BENCH_CHURN, 0, 10000, 1, 200000, 500, false, false},
+    {"churn_10000_read", BENCH_CHURN, 0, 10000, 1, 200000, 500, true, false},
+    {"churn_1000000", BENCH_CHURN, 0, 1000000, 1, 100000, 0, false, false},
+    {"local_1_thread", BENCH_LOCAL, 0, 0, 1, 400000, 500, false, false},
+    {"local_2_threads", BENCH_LOCAL, 0, 0, 2, 400000, 500, false, false},
+    {"remote_free", BENCH_REMOTE, BERM_KIB(4), 0, 2, 50000, 500, false, false},
+    {"miss_64_of_65536", BENCH_MISS, BERM_MIB(128), 65536, 1, 60, 6, false, false},
 };
 const size_t bench_case_count = BERM_ARRAY_LENGTH(bench_cases);
 
@@ -87,12 +91,56 @@ static double miss_round(bench_subject_t *subject, const bench_plan_t *plan,
     return (double)total_ns / (double)plan->operations;
 }
 
+enum {
+    RING_SLICES = 10
+};
+
+// A part of a round with the event ring off or on: the mean in ns, or -1.
+static double ring_slice(bench_subject_t *subject, const bench_plan_t *plan, const char *value,
+                         double *instructions) {
+    uint64_t count = 0, operations = plan->operations / RING_SLICES;
+    if (berm_option_set("event_ring", value) != BERM_OK) {
+        bench_subject_fail(subject, "the event ring cannot be switched");
+        return -1;
+    }
+    bool is_counting = meter_instructions_start();
+    uint64_t start_ns = meter_clock_ns();
+    bool is_good = bench_batch(subject, plan, operations);
+    uint64_t spent_ns = meter_clock_ns() - start_ns;
+    if (is_counting && meter_instructions_stop(&count))
+        *instructions = (double)count / (double)operations;
+    return is_good ? (double)spent_ns / (double)operations : -1;
+}
+
+// With the ring off and on in turns; the quickest slice of each counts, since a busy machine only
+// makes slices longer. The mean with it on, or -1.
+static double ring_round(bench_subject_t *subject, const bench_plan_t *plan) {
+    double off_ns = -1, on_ns = -1;
+    if (subject->ops != &stress_berm_ops) {
+        bench_subject_fail(subject, "it has no event ring");
+        return -1;
+    }
+    for (int i = 0; i < RING_SLICES; i++) {
+        double off = ring_slice(subject, plan, "off", &subject->off_instructions);
+        double on = off >= 0 ? ring_slice(subject, plan, "on", &subject->instructions) : -1;
+        if (on < 0)
+            return -1;
+        off_ns = off_ns < 0 || off < off_ns ? off : off_ns;
+        on_ns = on_ns < 0 || on < on_ns ? on : on_ns;
+    }
+    subject->off_means[subject->rounds] = off_ns;
+    subject->over_off[subject->rounds] = on_ns / off_ns;
+    return on_ns;
+}
+
 // One round of one allocator: its mean in ns, or -1.
 static double subject_round(bench_subject_t *subject, const bench_plan_t *plan,
                             uint64_t clock_cost_ns) {
     const bench_case_t *benchmark = plan->benchmark;
     if (benchmark->kind == BENCH_LOCAL && benchmark->threads == 2)
         return scaling_round(subject, plan);
+    if (benchmark->is_ring)
+        return ring_round(subject, plan);
     if (benchmark->kind == BENCH_MISS)
         return miss_round(subject, plan, clock_cost_ns);
     if (case_has_threads(benchmark)) {
@@ -154,6 +202,9 @@ static void row_fill(bench_row_t *row, bench_subject_t *subject, const bench_pla
                          .per_mutex_pair = -1,
                          .ratio = -1,
                          .instructions = subject->instructions,
+                         .off_ns = -1,
+                         .off_instructions = subject->off_instructions,
+                         .over_off = -1,
                          .host_bytes = subject->host_bytes};
     if (subject->is_locked)
         (void)snprintf(row->note, sizeof row->note, "for one thread: called under one lock");
@@ -168,6 +219,10 @@ static void row_fill(bench_row_t *row, bench_subject_t *subject, const bench_pla
     row->ratio = meter_median(subject->ratios, subject->rounds);
     if (plan->benchmark->kind == BENCH_LOCAL && plan->benchmark->threads == 2)
         scaling_note(row, subject);
+    if (plan->benchmark->is_ring) {
+        row->off_ns = meter_median(subject->off_means, subject->rounds);
+        row->over_off = meter_median(subject->over_off, subject->rounds);
+    }
     if (plan->benchmark->kind == BENCH_MISS)
         (void)snprintf(row->note, sizeof row->note,
                        "64 unmaps, 64 maps and an access alone take %.0f ns", subject->driver_ns);

@@ -27,6 +27,8 @@ typedef struct bench_case {
     int threads;
     uint64_t operations, operations_quick; // of a round
     bool is_read; // meanwhile another thread reads the statistics every millisecond: berm only
+    bool is_ring; // with the event ring off and on, in turns: berm only; the figures are those with
+                  // it on
 } bench_case_t;
 
 extern const bench_case_t bench_cases[];
@@ -55,13 +57,15 @@ typedef struct bench_options {
 typedef struct bench_row {
     const bench_case_t *benchmark;
     const char *allocator;
-    uint64_t operations;            // measured, of all rounds
-    double mean_ns;                 // median over rounds; several threads: wall time an operation
-    double p50_ns, p99_ns, p999_ns; // of single operations
-    double per_mutex_pair;          // mean over that of an uncontended lock and unlock, same round
-    double ratio;                   // mean over that of the first allocator, same round
-    double instructions;            // an operation
-    double host_bytes;              // a live block, over what the allocator holds with none
+    uint64_t operations;             // measured, of all rounds
+    double mean_ns;                  // median over rounds; several threads: wall time an operation
+    double p50_ns, p99_ns, p999_ns;  // of single operations
+    double per_mutex_pair;           // mean over that of an uncontended lock and unlock, same round
+    double ratio;                    // mean over that of the first allocator, same round
+    double instructions;             // an operation
+    double off_ns, off_instructions; // of is_ring, with the ring off
+    double over_off;                 // mean over that with the ring off, same round
+    double host_bytes;               // a live block, over what the allocator holds with none
     char note[128];
 } bench_row_t;
 

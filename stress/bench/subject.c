@@ -167,7 +167,7 @@ void bench_subject_open(bench_subject_t *subject, bench_options_t *options, size
     int threads = plan->benchmark->threads;
     subject->ops = options->allocators[number];
     subject->kept = subject->ops->is_per_process ? &options->kept[number] : NULL;
-    subject->instructions = subject->host_bytes = -1;
+    subject->instructions = subject->off_instructions = subject->host_bytes = -1;
     subject->left_ns = TIME_MAX_NS;
     subject->is_locked = threads > 1 && subject->ops != &stress_berm_ops;
     (void)pthread_mutex_init(&subject->lock, NULL);

@@ -50,6 +50,8 @@ typedef struct bench_subject {
     double means[BENCH_ROUNDS_MAX], per_mutex[BENCH_ROUNDS_MAX], ratios[BENCH_ROUNDS_MAX];
     // Of local work in two threads: how many times that of one, and the machine's.
     double scaling[BENCH_ROUNDS_MAX], machine_scaling[BENCH_ROUNDS_MAX];
+    // With the event ring off: means, and those with it on over them; instructions.
+    double off_means[BENCH_ROUNDS_MAX], over_off[BENCH_ROUNDS_MAX], off_instructions;
     uint32_t rounds;
 } bench_subject_t;
 

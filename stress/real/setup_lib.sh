@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the two setup scripts share: taking parts of wheels, doing nothing when nothing has changed.
+# What the setup scripts share: taking parts of wheels, doing nothing when nothing has changed.
 # shellcheck shell=bash
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=stress/real/versions.sh
@@ -30,18 +30,25 @@ pip() {
     "$python" -m pip "$@"
 }
 
+# The version of the Python that runs here, "3.11".
+python_version() {
+    python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+}
+
 # take FOLDER PACKAGE VERSION PREFIX...: puts the files of the package's wheel whose names start with
-# a PREFIX below FOLDER. A package that is there already is not fetched again.
+# a PREFIX below FOLDER. A package that is there already is not fetched again. The wheel is one for
+# the Python that take_for names, where it matters.
+take_for=$TORCH_PYTHON
 take() {
     local folder=$1 package=$2 version=$3
     shift 3
-    local stamp=$folder/.$package-$version wheels
+    local stamp=$folder/.$package-$version-$take_for wheels
     [ -e "$stamp" ] && return
     rm -rf "$folder"/wheel.* # of a call that was interrupted
     wheels=$(mktemp -d "$folder/wheel.XXXXXX")
     say "fetching $package $version"
     pip --quiet --disable-pip-version-check download --no-deps --only-binary=:all: \
-        --implementation cp --python-version "$TORCH_PYTHON" \
+        --implementation cp --python-version "$take_for" \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_24_x86_64 \
         --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
         --dest "$wheels" "$package==$version" ||

@@ -19,6 +19,7 @@ static const format_t formats[] = {
     {trace_rmm_csv_matches, trace_rmm_csv_read},
     {trace_lifetimes_csv_matches, trace_lifetimes_csv_read},
     {trace_pytorch_matches, trace_pytorch_read},
+    {trace_recording_matches, trace_recording_read},
 };
 
 static trace_t *read_input(const trace_input_t *input, const trace_read_options_t *options,
@@ -35,7 +36,7 @@ static trace_t *read_input(const trace_input_t *input, const trace_read_options_
         }
     }
     trace_fail(error, error_capacity,
-               "%s:1: is no trace: neither a PyTorch snapshot pickle nor CSV with a header "
+               "%s:1: is no trace: neither a PyTorch snapshot pickle nor a recording of berm's nor CSV with a header "
                "(event_index,op,id,size_bytes,stream; Thread,Time,Action,Pointer,Size,Stream; "
                "id,lower,upper,size)",
                input->name);

@@ -11,6 +11,10 @@ bool trace_pytorch_matches(const trace_input_t *input);
 trace_t *trace_pytorch_read(const trace_input_t *input, const trace_read_options_t *options,
                             char *error, size_t error_capacity);
 
+bool trace_recording_matches(const trace_input_t *input);
+trace_t *trace_recording_read(const trace_input_t *input, const trace_read_options_t *options,
+                              char *error, size_t error_capacity);
+
 bool trace_rmm_csv_matches(const trace_input_t *input);
 trace_t *trace_rmm_csv_read(const trace_input_t *input, const trace_read_options_t *options,
                             char *error, size_t error_capacity);

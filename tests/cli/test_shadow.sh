@@ -22,8 +22,8 @@ bad 'no program given' "$BERM" run
 bad "no option '--nothing'" "$BERM" run --nothing -- true
 bad 'conf needs a value' "$BERM" run --conf
 bad 'no-such-program' "$BERM" run -- "$work/no-such-program"
-expect 7 "$BERM" run --conf headroom:5 -- sh -c 'echo "$BERM_CONF $BERM_RUN $PYTHONPATH"; exit 7'
-grep -q '^headroom:5 1 .*/berm/_site:' "$work/out" || fail "environment: $(cat "$work/out")"
+expect 7 "$BERM" run --torch --conf headroom:5 -- sh -c 'echo "$BERM_CONF $BERM_RUN $PYTHONPATH"; exit 7'
+grep -q '^live_page:on,headroom:5 1 .*/berm/_site:' "$work/out" || fail "environment: $(cat "$work/out")"
 
 # A Python without torch goes on as it is, and the sitecustomize of the user still runs.
 mkdir "$work/site"

@@ -41,6 +41,10 @@ json '(lambda s: s[2] <= s[0] and s[2] <= s[1])(
       [run["smallest_memory_bytes"] for run in r["runs"]])'
 json 'all(run["smallest_memory_bytes"] >= run["processes"][0]["devices"][0]["peak_requested_bytes"]
       for run in r["runs"])'
+# With two streams it hangs on the time of kernels how much is held; with one it does not.
+json 'all(run["reserved_low_bytes"] == run["reserved_high_bytes"] for run in r["runs"])'
+shadow 0 --event-range -- "$python" "$BERM_SOURCE/examples/multi_stream.py" --batches 40
+json '(lambda s: s["reserved_low_bytes"] < s["reserved_high_bytes"])(r["runs"][0])'
 shadow 0 --fit --allocator berm --memory 3G -- "${gpt2[@]}" --batch '{}'
 json '1 <= r["runs"][0]["largest_number"] < 64'
 finish

@@ -78,7 +78,7 @@ expect 0 env SIMCUDA_MEMORY=1G python3 -B "$work/use.py" "$work/out_folder" "$to
 # What goes wrong is said in a line.
 mkdir -p "$work/empty/lib"
 expect 1 python3 -B "$make" "$work/empty" "$simcuda" "$work/none"
-grep -q 'not a CUDA build of torch' "$work/err" || fail 'no word of a folder without CUDA'
+grep -q 'not a CUDA build' "$work/err" || fail 'no word of a folder without CUDA'
 expect 1 python3 -B "$make" "$torch" "$work/empty" "$work/none"
 grep -q 'build berm first' "$work/err" || fail 'no word of a build that is missing'
 expect 1 env CC=no-such-compiler python3 -B "$make" "$torch" "$simcuda" "$work/none"
@@ -113,11 +113,55 @@ for wrong in ("/nonexistent", os.environ["BERM_CACHE_DIR"]):
         _standins.make(wrong)
         raise SystemExit("made for no torch")
     except _standins.StandinsError as error:
-        assert "no torch folder" in str(error)
+        assert "not a CUDA build" in str(error)
+empty = os.environ["BERM_CACHE_DIR"] + "/torch"
+os.mkdir(empty)
+try:
+    _standins.make(empty)
+    raise SystemExit("made for no torch")
+except _standins.StandinsError as error:
+    assert "no torch folder" in str(error)
 PY
 mkdir "$work/cache"
 expect 0 env BERM_CACHE_DIR="$work/cache" BERM_SIMCUDA="$simcuda" python3 -B "$work/loader.py" "$torch"
 [ -z "$(find "$work/cache" -name 'new-*')" ] || fail 'a folder was left half made'
+
+# Another package, of two folders: libraries below, two of one name, and functions that are opened by
+# name, of a library that nothing needs.
+mkdir -p "$work/site/app/capi" "$work/site/app/more" "$work/site/app_parts"
+cat >"$work/app.c" <<'C'
+const char *const names[] = {"cudnnCreate", "cudnnGetVersion", "cudnnSomethingNew"};
+int cudaMalloc(void **a, unsigned long b);
+int app_start(void) { void *there; return cudaMalloc(&there, 1 << 20) + (names[0] == 0); }
+C
+expect 0 gcc "${flags[@]}" "$work/app.c" -Wl,--no-as-needed "$work/real/libcudart.so.13" \
+    -o "$work/site/app/capi/libapp.so"
+echo 'int cublasCreate_v2(void *); int part(void *a) { return cublasCreate_v2(a); }' >"$work/part.c"
+expect 0 gcc "${flags[@]}" "$work/part.c" -Wl,--no-as-needed "$work/real/libcublas.so.12" \
+    -o "$work/site/app/more/part.so"
+echo 'int ncclGetVersion(void *); int other(void *a) { return ncclGetVersion(a); }' >"$work/other.c"
+expect 0 gcc "${flags[@]}" "$work/other.c" -Wl,--no-as-needed "$work/real/libnccl.so.2" \
+    -o "$work/site/app_parts/part.so"
+expect 0 python3 -B "$make" "$work/site/app" "$work/site/app_parts" "$simcuda" "$work/app_out"
+for name in libcublas.so.12 libcublasLt.so.12 libnccl.so.2 libcudnn.so.9; do
+    grep -qx "$name" "$work/app_out/order" || fail "$name is not made for a package"
+done
+cat >"$work/app.py" <<'PY'
+import ctypes, os, sys
+sys.path.insert(0, os.environ["BERM_SOURCE"] + "/python")
+from berm import _standins
+_standins.load(sys.argv[1])
+assert ctypes.CDLL(sys.argv[2]).app_start() == 0
+cudnn = ctypes.CDLL("libcudnn.so.9") # by name, as a program opens it
+assert cudnn.cudnnGetVersion() > 90000 and cudnn.cudnnSomethingNew() == 3000
+handle = ctypes.c_uint64()
+assert cudnn.cudnnCreate(ctypes.byref(handle)) == 0 and handle.value
+assert cudnn.cudnnDestroy # of the table: a name that is put together
+with open("/proc/self/maps") as maps:
+    assert {line.split()[-1] for line in maps if "libcudnn" in line} == {sys.argv[1] + "/libcudnn.so.9"}
+PY
+expect 0 env SIMCUDA_MEMORY=1G python3 -B "$work/app.py" "$work/app_out" \
+    "$work/site/app/capi/libapp.so"
 
 # Every function of every table.
 mkdir "$work/calls"

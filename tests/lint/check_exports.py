@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export lists: the headers, allocator/berm.map and libberm.so agree; the simulated libcuda.so.1
-exports driver names and all of simcuda.h, and nothing else."""
+exports driver names and all of simcuda.h, and nothing else; libberm_preload.so exports what its
+entries.def and runtime.h have, and dlsym."""
 import re
 
 import lint
@@ -36,4 +37,10 @@ controls = set(re.findall(r"\b(simcuda_\w+)\(", re.sub(
     r"//[^\n]*", "", (lint.ROOT / "simcuda/include/simcuda.h").read_text())))
 problems += [f"{item}: in simcuda.h, not exported by libcuda.so.1"
              for item in sorted(controls - driver)]
-lint.finish("exports", len(library) + len(driver), problems)
+folder = lint.ROOT / "adapters/preload"
+rows = re.findall(r"^PRELOAD_ENTRY(_STREAM)?\((\w+),", (folder / "entries.def").read_text(), re.MULTILINE)
+wanted = {"dlsym"} | {symbol for _, symbol in rows} | {symbol + "_ptsz" for twin, symbol in rows if twin}
+wanted |= set(re.findall(r"^PRELOAD_API (\w+)\(", (folder / "runtime.h").read_text(), re.MULTILINE))
+preload, failures = exported(lint.built("lib/libberm_preload.so"))
+problems += failures + compare("adapters/preload", wanted, "libberm_preload.so", preload)
+lint.finish("exports", len(library) + len(driver) + len(preload), problems)

@@ -67,6 +67,9 @@ def check(folder):
     del os.environ["LD_LIBRARY_PATH"]
     status, output = lint.run([str(prefix / "bin/berm"), "info"])
     yield output if status != 0 else None
+    status, output = lint.run([str(prefix / "bin/berm"), "run", "--preload", "--simulated", "--",
+                               "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH"])
+    yield output if status != 0 or str(prefix) not in output else None
     for name in [name for name in os.environ if name.startswith("BERM_") and name != "BERM_BUILD"]:
         del os.environ[name]
     status, output = lint.run([str(prefix / "bin/berm"), "run", "--", sys.executable, "-B", "-c", FINDS,

@@ -21,7 +21,7 @@
 enum {
     BLOCKS_MAX = 96,
     STREAMS = 4, // the last is the legacy default stream
-    POOLS = 7,   // beside the default one
+    POOLS = 8,   // beside the default one
     OPERATIONS = 2500
 };
 
@@ -42,7 +42,7 @@ typedef struct model {
     uint64_t limit_bytes, memory_bytes;
     uint64_t failures;
     bool has_pins;
-    uint64_t pool_allocs, releases;
+    uint64_t pool_allocs, releases, grown_blocks;
 } model_t;
 
 // What the caller's pools are like, by the lower half of their ids.
@@ -52,7 +52,8 @@ static const uint32_t pool_traits[POOLS] = {0,
                                             BERM_POOL_PINNED | BERM_POOL_RDMA,
                                             BERM_POOL_PLAIN,
                                             BERM_POOL_NO_SPLIT,
-                                            BERM_POOL_NO_SPLIT | BERM_POOL_PLAIN};
+                                            BERM_POOL_NO_SPLIT | BERM_POOL_PLAIN,
+                                            BERM_POOL_RESIZABLE};
 
 static void pool_make(unsigned pool) {
     berm_pool_options_t options = {.size = sizeof options, .traits = pool_traits[pool]};
@@ -284,6 +285,47 @@ static void step_pin(model_t *model, model_block_t *block) {
     *pin = (model_pin_t){block->addr, block->size_bytes, handle_at(block->addr), false};
 }
 
+static bool block_is_pinned(const model_block_t *block) {
+    for (const model_pin_t *pin = pins; pin < pins + PINS_MAX; pin++)
+        if (pin->addr == block->addr && !pin->is_freed)
+            return true;
+    return false;
+}
+
+static bool block_may_grow(const model_block_t *block) {
+    if (block->addr == 0)
+        return false;
+    const berm_segment_t *segment = segment_of(block->addr);
+    return berm__pool_is_resizable(segment->pool);
+}
+
+// Grows a block where it is: one that can, if there is any, or one that is no such.
+static void step_grow(model_t *model, model_block_t *block) {
+    uint64_t more_bytes = 1 + below(model, below(model, 3) == 0 ? BERM_KIB(64) : BERM_MIB(12));
+    bool wants_one = below(model, 4) != 0;
+    for (int i = 0; i < BLOCKS_MAX && wants_one && !block_may_grow(block); i++)
+        block = block + 1 < model->blocks + BLOCKS_MAX ? block + 1 : model->blocks;
+    if (block->addr == 0)
+        return;
+    bool may_grow = block_may_grow(block);
+    berm_status_t status = berm_block_grow(block->addr, block->size_bytes + more_bytes);
+    if (status == BERM_OK) {
+        cr_assert(may_grow && !block_is_pinned(block));
+        block->size_bytes += more_bytes;
+        model->requested_bytes += more_bytes;
+        model->grown_blocks++;
+        overlap_check(model, block);
+        block_use(model, block, block->owner < 0 ? (int)below(model, STREAMS) : block->owner);
+    } else if (!may_grow) {
+        cr_assert(status == BERM_ERROR_NOT_RESIZABLE, "%s", berm_status_name(status));
+    } else if (status != BERM_ERROR_POOL_UNKNOWN) { // released, and the block still live
+        if (block_is_pinned(block))
+            cr_assert(status == BERM_ERROR_STATE, "%s", berm_status_name(status));
+        else
+            failure_check(model, status, more_bytes, 512);
+    }
+}
+
 static void step_bad_free(model_t *model, const model_block_t *block) {
     if (block->size_bytes < 2)
         return;
@@ -391,9 +433,11 @@ static void model_step(model_t *model) {
         step_pool(model);
     else if (block->addr == 0)
         step_alloc(model, block);
-    else if (kind < 70)
+    else if (kind < 30)
+        step_grow(model, block);
+    else if (kind < 75)
         step_use_elsewhere(model, block);
-    else if (kind < 80)
+    else if (kind < 85)
         step_bad_free(model, block);
     else
         step_free(model, block);
@@ -418,6 +462,9 @@ static void run_with(uint64_t seed, const heap_fixture_options_t *options, bool 
     }
     // The mix must be hard enough to climb the ladder to its end, and not so hard that it is all.
     cr_assert(model.pool_allocs > 100 && model.releases > 10);
+    bool has_mappings = !heap_device()->gpu.is_plain;
+    cr_assert(model.grown_blocks > 10 || !has_mappings, "%llu blocks grew",
+              (unsigned long long)model.grown_blocks);
     cr_assert(model.failures > 0 && model.failures < OPERATIONS / 4, "%llu requests failed",
               (unsigned long long)model.failures);
     heap_context_synchronize();

@@ -27,6 +27,27 @@ Test(cudart, allocates_without_a_context_of_the_program) {
     cr_assert(ledger.used_bytes == 0);
 }
 
+Test(cudart, rows_have_a_pitch) {
+    FUNCTION(cudaMallocPitch)
+    FUNCTION(cudaFree)
+    void *addr = NULL;
+    size_t pitch = 0;
+    simcuda_ledger_t ledger;
+    cr_assert(cudaMallocPitch_(&addr, &pitch, 1000, 3000) == 0 && addr != NULL && pitch == 1024);
+    simcuda_ledger_read(0, &ledger);
+    cr_assert(ledger.allocation_bytes == 1024 * 3000);
+    cr_assert(cudaFree_(addr) == 0);
+    cr_assert(cudaMallocPitch_(&addr, &pitch, 0, 3000) == 0 && addr == NULL && pitch == 0);
+    cr_assert(cudaMallocPitch_(&addr, NULL, 1000, 3000) == 1);
+    cr_assert(cudaMallocPitch_(NULL, &pitch, 1000, 3000) == 1);
+    cr_assert(cudaMallocPitch_(&addr, &pitch, SIZE_MAX, 1) == 2 && addr == NULL);
+    cr_assert(cudaMallocPitch_(&addr, &pitch, 1 << 20, SIZE_MAX) == 2);
+    berm_cu_deviceptr_t at = 0;
+    cr_assert(cuMemAllocPitch_v2(&at, &pitch, 1000, 3, 5) == BERM_CU_INVALID_VALUE);
+    cr_assert(cuMemAllocPitch_v2(&at, &pitch, 1000, 3, 16) == 0 && at != 0 && pitch == 1024);
+    cr_assert(cuMemFree_v2(at) == 0);
+}
+
 Test(cudart, survives_a_reset_of_the_device) {
     FUNCTION(cudaMalloc)
     void *addr = NULL;

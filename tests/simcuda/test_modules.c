@@ -371,3 +371,35 @@ Test(modules, calls_can_be_made_to_fail) {
     OK(launch_blocks(f, 1, 1, NULL));
     FAILS(launch_blocks(f, 1, 1, (berm_cu_stream_t)(uintptr_t)0x1234), BERM_CU_INVALID_HANDLE);
 }
+
+// --- tensor maps ---------------------------------------------------------------------------------
+
+Test(tensor_maps, hold_what_they_are_made_of_and_check_it) {
+    static _Alignas(64) unsigned char map[128], other[128];
+    const uint64_t dims[] = {64, 32}, strides[] = {256};
+    const uint32_t box[] = {16, 8}, steps[] = {1, 1}, large[] = {16, 257}, none[] = {0, 1};
+    const uint64_t uneven[] = {250};
+    void *addr = (void *)(uintptr_t)0x7000000000;
+    start();
+    OK(cuTensorMapEncodeTiled(map, 7, 2, addr, dims, strides, box, steps, 0, 0, 0, 0));
+    OK(cuTensorMapEncodeTiled(other, 7, 2, (char *)addr + 16, dims, strides, box, steps, 0, 0, 0,
+                              0));
+    cr_assert(memcmp(map, other, sizeof map) != 0);
+    OK(cuTensorMapEncodeTiled(other, 7, 2, addr, dims, strides, box, steps, 0, 0, 0, 0));
+    cr_assert(memcmp(map, other, sizeof map) == 0);
+    OK(cuTensorMapEncodeTiled(other, 7, 1, addr, dims, NULL, box, steps, 0, 0, 0, 0));
+#define MAP_REFUSED(...)                                                                           \
+    FAILS(cuTensorMapEncodeTiled(__VA_ARGS__, 0, 0, 0, 0), BERM_CU_INVALID_VALUE)
+    MAP_REFUSED(NULL, 7, 2, addr, dims, strides, box, steps);
+    MAP_REFUSED(map + 8, 7, 2, addr, dims, strides, box, steps);
+    MAP_REFUSED(map, -1, 2, addr, dims, strides, box, steps);
+    MAP_REFUSED(map, 16, 2, addr, dims, strides, box, steps);
+    MAP_REFUSED(map, 7, 0, addr, dims, strides, box, steps);
+    MAP_REFUSED(map, 7, 6, addr, dims, strides, box, steps);
+    MAP_REFUSED(map, 7, 2, NULL, dims, strides, box, steps);
+    MAP_REFUSED(map, 7, 2, (char *)addr + 8, dims, strides, box, steps);
+    MAP_REFUSED(map, 7, 2, addr, dims, NULL, box, steps);
+    MAP_REFUSED(map, 7, 2, addr, dims, uneven, box, steps);
+    MAP_REFUSED(map, 7, 2, addr, dims, strides, large, steps);
+    MAP_REFUSED(map, 7, 2, addr, dims, strides, box, none);
+}

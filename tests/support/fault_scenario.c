@@ -308,6 +308,30 @@ static void scenario_pools(void) {
     }
 }
 
+// A block grown with new pages, with its own free ones, and with another pool's.
+static void scenario_grow(void) {
+    const berm_pool_id_t id = {0, 9};
+    if (!pool_make(id, BERM_POOL_RESIZABLE))
+        return;
+    fault_block_t a = block_alloc_from(id, BERM_MIB(1), run.streams[0]);
+    fault_block_t b = block_alloc_from(id, BERM_MIB(5), run.streams[1]);
+    for (uint64_t size_bytes = BERM_MIB(3); size_bytes <= BERM_MIB(24); size_bytes += BERM_MIB(7)) {
+        if (a.addr != 0 && TRY(berm_block_grow(a.addr, size_bytes)))
+            a.size_bytes = size_bytes;
+        if (a.addr != 0)
+            heap_use(run.streams[0], a.addr, a.size_bytes, 50000);
+    }
+    block_free(&a, run.streams[0]);
+    a = block_alloc_from(id, BERM_MIB(2), run.streams[0]);
+    fault_block_t usual = block_alloc(BERM_MIB(30), run.streams[2]);
+    block_free(&usual, run.streams[2]);
+    if (a.addr != 0 && TRY(berm_block_grow(a.addr, BERM_MIB(40))))
+        a.size_bytes = BERM_MIB(40);
+    block_free(&b, run.streams[1]);
+    block_free(&a, run.streams[0]);
+    (void)TRY(berm_pool_release(0, id));
+}
+
 static berm_addr_t source_alloc(void *context, uint64_t size_bytes, int device, void *stream) {
     (void)device, (void)stream;
     berm_addr_t addr = heap_driver_alloc(size_bytes);
@@ -532,6 +556,7 @@ const fault_scenario_t fault_scenarios[] = {
     {"plain, pins", {.memory_bytes = BERM_MIB(64), .berm = "backing:plain"}, scenario_pins},
     {"pools", {.memory_bytes = BERM_MIB(192)}, scenario_pools},
     {"pools, old driver", {.memory_bytes = BERM_MIB(192), .lacks_ctx_event = 1}, scenario_pools},
+    {"grow", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:4M"}, scenario_grow},
     {"source", {.memory_bytes = BERM_MIB(64)}, scenario_source},
     {"state", {.memory_bytes = BERM_MIB(64)}, scenario_state},
     {"pressure", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:2M"}, scenario_pressure},

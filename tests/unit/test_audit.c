@@ -476,6 +476,17 @@ MUTATION(I24_spare_pools_hold_nothing) {
     BREAKS(24, heap_segment(spare)->span_bytes, heap_segment(spare)->span_bytes - 1);
 }
 
+MUTATION(I37_a_block_that_grows_is_alone) {
+    berm_addr_t addr;
+    const berm_pool_id_t id = {0, 1};
+    const berm_pool_options_t options = {.size = sizeof options, .traits = BERM_POOL_RESIZABLE};
+    cr_assert(berm_pool_create(0, id, &options) == BERM_OK);
+    cr_assert(berm_alloc_from(id, BERM_MIB(3), 512, 0, heap.a, &addr) == BERM_OK);
+    audit_expect(0);
+    // A pool with two blocks in one segment, called resizable.
+    BREAKS(37, heap.device->group.traits, BERM_GROUP_RESIZABLE);
+}
+
 MUTATION(I25_released_pools) {
     berm_pool_t *private_pool = private_pool_build((berm_pool_id_t){0, 1});
     berm_group_t *group = private_pool->group;

@@ -131,7 +131,8 @@ Test(read, the_name_does_not_count_and_gzip_neither) {
 
 Test(read, says_what_is_no_trace) {
     static const char line[] =
-        "T:1: is no trace: neither a PyTorch snapshot pickle nor CSV with a header "
+        "T:1: is no trace: neither a PyTorch snapshot pickle nor a recording of berm's nor CSV "
+        "with a header "
         "(event_index,op,id,size_bytes,stream; Thread,Time,Action,Pointer,Size,Stream; "
         "id,lower,upper,size)";
     th_refuse("", "T: is empty");

@@ -161,6 +161,22 @@ static void report_begin(const heap_fixture_options_t *options) {
     cr_assert(berm_report_set(report_keep, &report_count) == BERM_OK);
 }
 
+// A thread that asked for silence gets its status and its message, and nobody is told.
+Test(report, of_a_quiet_thread) {
+    berm_stats_t stats = BERM_STATS_INIT;
+    report_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB});
+    cr_assert(berm_report_enable(false) && !berm_report_enable(false));
+    cr_assert(alloc_here(80 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(lines[0] == '\0' && report_count == 0);
+    cr_assert(strstr(berm_error_message(), "80.0 MiB wanted") != NULL);
+    cr_assert(berm_stats_read(0, &stats) == BERM_OK && stats.out_of_memory == 1);
+    cr_assert(!berm_report_enable(true));
+    cr_assert(alloc_here(80 * MIB) == BERM_ERROR_OUT_OF_DEVICE_MEMORY);
+    cr_assert(strstr(lines, "80.0 MiB wanted") != NULL && report_count == 1);
+    cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
+    BERM_TEST_END_INSIDE();
+}
+
 // The line first, then where the memory is, and what would have made it fit.
 Test(report, says_where_the_memory_is) {
     report_begin(&(heap_fixture_options_t){.memory_bytes = 64 * MIB});

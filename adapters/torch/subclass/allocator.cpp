@@ -147,17 +147,21 @@ void *Allocator::raw_alloc(size_t size) {
 
 // --- history, where it is watched ----------------------------------------------------------------
 
-void Allocator::mapped_note() {
-    mapped_.look(device_count_.load(), [this](const MappedChange &change) {
-        history_.add(change.is_mapped ? History::Entry::SEGMENT_MAP : History::Entry::SEGMENT_UNMAP,
-                     change.device, change.addr, change.size, change.stream,
-                     mempool_id_of(change.pool), nullptr);
+// `context`: of the call that changed what is mapped, as far as it is known.
+void Allocator::mapped_note(int device, const History::Context &context) {
+    static const History::Entry::Action actions[BERM_EVENT_KIND_COUNT] = {
+        History::Entry::SEGMENT_MAP, History::Entry::SEGMENT_UNMAP, History::Entry::SEGMENT_ALLOC,
+        History::Entry::SEGMENT_FREE}; // in the order of berm_event_kind_t
+    mapped_.look(device, [this, &context](const berm_event_t &event) {
+        void *stream = event.stream == BERM_STREAM_NONE ? nullptr : event.stream;
+        history_.add(actions[event.kind], static_cast<DeviceIndex>(event.device), event.addr,
+                     event.size_bytes, stream, mempool_id_of(event.pool), context);
     });
 }
 
 void Allocator::alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream) {
     History::Context context = history_.gather(caching::RecordContext::STATE);
-    mapped_note();
+    mapped_note(device, context);
     history_.completed_note(false);
     history_.block_add(pointer, context);
     history_.add(History::Entry::ALLOC, device, address_of(pointer), size, stream, pool_of(pointer),
@@ -235,7 +239,10 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream 
 
 // --- the rest ------------------------------------------------------------------------------------
 
+// When CUDA is initialised, and not when berm is installed: until then the driver is not touched,
+// so that a program may fork.
 void Allocator::init(int device_count) {
+    reports_begin();
     std::unique_lock<std::mutex> guard(lock_);
     while (figures_.size() < static_cast<size_t>(device_count)) {
         figures_.push_back(std::make_unique<Figures>());
@@ -257,7 +264,7 @@ void Allocator::emptyCache(MempoolId_t /*id*/) {
         check("berm_trim", berm_trim(device, 0, nullptr));
     if (history_.is_watched()) {
         history_.completed_note(false);
-        mapped_note();
+        mapped_note(-1, history_.gather(caching::RecordContext::ALL));
     }
 }
 

@@ -143,7 +143,7 @@ class Allocator final : public caching::CUDAAllocator {
     size_t asked_for(berm_addr_t addr, uint64_t size);
     void alloc_note(void *pointer, size_t size, DeviceIndex device, cudaStream_t stream);
     void free_note(void *pointer, size_t size, DeviceIndex device, berm_stream_t stream);
-    void mapped_note();
+    void mapped_note(int device, const History::Context &context);
     void checkpoint_note(bool is_allocated, DeviceIndex device, void *pointer, size_t size);
     void report_to_profiler(void *pointer, size_t size, bool is_allocation, DeviceIndex device);
     // shortage.cpp: raises where what is live leaves no room for a request.

@@ -187,6 +187,8 @@ void Allocator::recordHistory(bool enabled, caching::CreateContextFn recorder, s
     if (enabled && !history_.is_watched())
         mapped_.begin(device_count_.load());
     history_.set(enabled, recorder, max_entries, when, clears, skipped);
+    if (!history_.is_watched())
+        mapped_.end();
 }
 
 void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) {

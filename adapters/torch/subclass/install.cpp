@@ -28,7 +28,6 @@ extern "C" __attribute__((visibility("default"))) int berm_torch_install(char *e
     try {
         const auto &allocator = berm_torch::Allocator::instance();
         berm_torch::Config::start();
-        berm_torch::reports_begin();
         torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(allocator);
         c10::SetAllocator(c10::DeviceType::CUDA, allocator.get(), 255);
         return 0;

@@ -5,80 +5,87 @@
 
 namespace berm_torch {
 
-namespace {
-
-// Of the whole process.
-std::uint64_t edits() {
-    berm_stats_t stats = BERM_STATS_INIT;
-    if (berm_stats_read(0, &stats) != BERM_OK)
-        return 0;
-    const berm_driver_calls_t &calls = stats.driver_calls;
-    return calls.map + calls.unmap + calls.malloc_ + calls.free_;
+void Mapped::keep(void *self, const berm_event_t *event) {
+    auto *mapped = static_cast<Mapped *>(self);
+    const std::lock_guard<std::mutex> guard(mapped->lock_);
+    mapped->kept_.push_back(*event);
 }
 
-} // namespace
+// Whether it is watched from now on, and was not before.
+bool Mapped::watch(int device) {
+    const auto index = static_cast<std::size_t>(device);
+    if (is_watched_.size() <= index)
+        is_watched_.resize(index + 1);
+    if (is_watched_[index] || berm_observe(device, keep, this) != BERM_OK)
+        return false;
+    is_watched_[index] = true;
+    return true;
+}
 
-Mapped::Runs Mapped::walk(int device) {
-    Runs runs;
+// What is mapped, as events; nothing of a device that was not used yet.
+std::vector<berm_event_t> Mapped::walk(int device) {
+    std::vector<berm_event_t> runs;
     const auto add = [](void *context, const berm_walk_segment_t *segment,
                         const berm_walk_block_t *block) {
-        if (block == nullptr)
-            static_cast<Runs *>(context)->push_back({segment->addr,
-                                                     segment->addr + segment->size_bytes,
-                                                     segment->stream, segment->pool});
+        if (block != nullptr)
+            return;
+        berm_event_t event{};
+        event.size = sizeof event;
+        event.device = segment->device;
+        event.kind = segment->is_plain ? BERM_EVENT_ALLOC : BERM_EVENT_MAP;
+        event.addr = segment->addr;
+        event.size_bytes = segment->size_bytes;
+        event.stream = segment->stream;
+        event.pool = segment->pool;
+        static_cast<std::vector<berm_event_t> *>(context)->push_back(event);
     };
     (void)berm_walk(device, add, &runs);
-    std::sort(runs.begin(), runs.end(), [](const Run &a, const Run &b) { return a.addr < b.addr; });
     return runs;
 }
 
-// Tells the parts of `from` that are not in `what`.
-void Mapped::subtract(const Runs &from, const Runs &what, MappedChange change, const Tell &tell) {
-    std::size_t at = 0;
-    for (const Run &run : from) {
-        change.stream = run.stream == BERM_STREAM_NONE ? nullptr : run.stream;
-        change.pool = run.pool;
-        berm_addr_t begin = run.addr;
-        while (at < what.size() && what[at].end <= begin)
-            at++;
-        for (std::size_t over = at; begin < run.end; over++) {
-            const bool is_past = over >= what.size() || what[over].addr >= run.end;
-            change.addr = begin;
-            change.size = (is_past ? run.end : std::max(begin, what[over].addr)) - begin;
-            if (change.size > 0)
-                tell(change);
-            if (is_past)
-                break;
-            begin = std::max(begin, what[over].end);
-        }
-    }
+// What is mapped, before all that was kept: parts of it that were mapped since the device is
+// watched are told there already.
+void Mapped::add_mapped(int device) {
+    std::vector<berm_event_t> runs = walk(device);
+    const std::lock_guard<std::mutex> guard(lock_);
+    const auto is_kept = [this](const berm_event_t &run) {
+        return std::any_of(kept_.begin(), kept_.end(), [&run](const berm_event_t &event) {
+            return event.device == run.device && event.addr < run.addr + run.size_bytes &&
+                   run.addr < event.addr + event.size_bytes;
+        });
+    };
+    runs.erase(std::remove_if(runs.begin(), runs.end(), is_kept), runs.end());
+    kept_.insert(kept_.begin(), runs.begin(), runs.end());
 }
 
 void Mapped::begin(int device_count) {
-    const std::lock_guard<std::mutex> guard(lock_);
-    calls_ = edits();
-    runs_.clear();
+    const std::lock_guard<std::mutex> told(told_lock_);
     for (int device = 0; device < device_count; device++)
-        runs_.push_back(walk(device));
+        if (!walk(device).empty())
+            (void)watch(device);
 }
 
-void Mapped::look(int device_count, const Tell &tell) {
+void Mapped::end() {
+    const std::lock_guard<std::mutex> told(told_lock_);
+    for (std::size_t device = 0; device < is_watched_.size(); device++)
+        if (is_watched_[device])
+            (void)berm_unobserve(static_cast<int>(device), keep, this);
+    is_watched_.clear();
     const std::lock_guard<std::mutex> guard(lock_);
-    const std::uint64_t calls = edits();
-    if (calls == calls_)
-        return;
-    calls_ = calls;
-    runs_.resize(static_cast<std::size_t>(device_count));
-    for (int device = 0; device < device_count; device++) {
-        Runs &before = runs_[static_cast<std::size_t>(device)];
-        Runs now = walk(device);
-        MappedChange change{};
-        change.device = static_cast<c10::DeviceIndex>(device);
-        subtract(before, now, change, tell);
-        change.is_mapped = true;
-        subtract(now, before, change, tell);
-        before = std::move(now);
+    kept_.clear();
+}
+
+void Mapped::look(int device, const Tell &tell) {
+    const std::lock_guard<std::mutex> told(told_lock_);
+    if (device >= 0 && watch(device))
+        add_mapped(device);
+    std::vector<berm_event_t> events;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        events.swap(kept_);
     }
+    for (const berm_event_t &event : events)
+        tell(event);
 }
 
 } // namespace berm_torch

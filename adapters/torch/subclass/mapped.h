@@ -1,53 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mapped, told as events: a look compares the mapped runs with those of the last look. Used
-// while history or a tracker watches, so that its cost (a walk when the driver was asked to map or
-// unmap since) is paid there only.
+// What is mapped and unmapped, told as events of segments. libberm tells of each, in its order,
+// with a device locked (berm_observe): there they are kept, and told on when a call of PyTorch's
+// allocator comes by that may run PyTorch's code. Used while history or a tracker watches.
 //
-// LOCK: its own, over what was seen; libberm is walked under it, and `tell` is called under it, so
-// that events come in the order of the looks. `tell` must not look.
+// A device is watched from its first call on that comes by: libberm opens it when it is asked to
+// watch it, and a program may never use all of them. What is mapped there by then is told as
+// mapped.
+//
+// LOCKS: `told_lock_`, over telling on, so that events keep their order: `tell` runs under it and
+// must not come by again. `lock_`, over what is kept: nothing is called under it, and libberm's
+// locks are above it.
 #pragma once
 
 #include <functional>
 #include <mutex>
 #include <vector>
 
-#include <c10/core/Device.h>
-
 #include "berm_introspect.h"
 
 namespace berm_torch {
 
-struct MappedChange {
-    bool is_mapped; // else unmapped
-    c10::DeviceIndex device;
-    berm_addr_t addr;
-    std::size_t size;
-    berm_stream_t stream;
-    berm_pool_id_t pool;
-};
-
 class Mapped {
   public:
-    using Tell = std::function<void(const MappedChange &)>;
+    using Tell = std::function<void(const berm_event_t &)>;
 
-    // From now on only what changes is told.
+    // From now on what changes is kept; what is mapped already is not told.
     void begin(int device_count);
-    void look(int device_count, const Tell &tell);
+    // Nothing is kept any more.
+    void end();
+    // Watches the device, -1 for none more, and tells on what was kept.
+    void look(int device, const Tell &tell);
 
   private:
-    struct Run {
-        berm_addr_t addr, end;
-        berm_stream_t stream;
-        berm_pool_id_t pool;
-    };
-    using Runs = std::vector<Run>; // by address, none overlaps
+    static void keep(void *self, const berm_event_t *event);
+    static std::vector<berm_event_t> walk(int device);
+    bool watch(int device);
+    void add_mapped(int device);
 
-    static Runs walk(int device);
-    static void subtract(const Runs &from, const Runs &what, MappedChange change, const Tell &tell);
-
-    std::mutex lock_;
-    std::uint64_t calls_ = 0; // of the driver, that edit mappings, at the last look
-    std::vector<Runs> runs_;  // by device
+    std::mutex told_lock_, lock_;
+    std::vector<berm_event_t> kept_; // under lock_
+    std::vector<bool> is_watched_;   // by device, under told_lock_
 };
 
 } // namespace berm_torch

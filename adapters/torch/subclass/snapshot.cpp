@@ -76,7 +76,7 @@ caching::SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces) {
         info.segments.push_back(segment);
     if (history_.is_watched()) {
         history_.completed_note(false);
-        mapped_note();
+        mapped_note(-1, nullptr);
     }
     std::vector<std::vector<History::Entry>> traces;
     history_.read(&traces, &info.external_annotations, static_cast<size_t>(count));

@@ -5,6 +5,7 @@ BERM_TORCH_PYTHON, that of ./run shadow-setup, or its own. Torch runs on the sim
 
 Routes: native, expandable (PyTorch's own allocator), hooks (libberm_torch.so), subclass."""
 import ctypes
+import gc
 import json
 import os
 import pathlib
@@ -44,8 +45,17 @@ def environment(**more):
             "BERM_SIMCUDA": str(BUILD / "lib/simcuda"), "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
-def load(route, **options):
-    """Imports torch on the simulated device with this allocator; returns it."""
+def need(module, how):
+    """The test is skipped where the Python with torch lacks this module too; `how` to get it."""
+    python = python_with_torch()
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    if python is not None and subprocess.run([python, "-c", look], check=False).returncode != 0:
+        skip(f"no {module} in {python}: {how}")
+
+
+def load(route, values="none", **options):
+    """Imports torch on the simulated device with this allocator, and with these values (none, small
+    or all) in it; returns it."""
     from berm import _standins
     if route == "expandable":
         os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
@@ -54,6 +64,9 @@ def load(route, **options):
     if route in ("hooks", "subclass"):
         import berm.torch
         berm.torch.install(route=route, **options)
+    if values != "none":
+        from berm import _values
+        _values.start(torch, values)
     return torch
 
 
@@ -72,6 +85,7 @@ class Child:
 
     def __init__(self, route, torch):
         self.route, self.torch, self.marks = route, torch, []
+        self.devices = range(torch.cuda.device_count())
 
     def counts(self, device):
         of_berm = berm_counts(device) if self.route in ("hooks", "subclass") else None
@@ -85,8 +99,10 @@ class Child:
         return counts
 
     def mark(self, label):
-        """After all work is done, and frees that waited for other streams are."""
-        for device in range(self.torch.cuda.device_count()):
+        """After all work is done, frees that waited for other streams are, and what Python's
+        collector finds is freed."""
+        gc.collect()
+        for device in self.devices:
             self.torch.cuda.synchronize(device)
             self.torch.empty(1, device=device)
             self.marks.append([label, device, *self.counts(device)])
@@ -114,18 +130,23 @@ def child_marks(script, route, more):
     return json.loads(output.splitlines()[-1])
 
 
-def compare(script, program, routes=ROUTES, **more):
-    """In the first process: runs program(child) under every route and compares what it marked. The
-    numbers of requests and of live blocks and the bytes that they asked for are to be the same."""
+def run_as_child(program, values):
+    """In a process that was started for a route: runs program(child), prints what it marked, and
+    returns True. Elsewhere returns False."""
     route = os.environ.get("BERM_TEST_ROUTE")
-    if route is not None:
-        child = Child(route, load(route))
-        program(child)
-        print(json.dumps(child.marks))
-        return
-    if os.environ.get("BERM_SANITIZE"):
-        skip("PyTorch is not sanitized")
-    marks = {route: child_marks(script, route, more) for route in routes}
+    if route is None:
+        return False
+    child = Child(route, load(route, values))
+    program(child)
+    print(json.dumps(child.marks))
+    return True
+
+
+def are_alike(script, routes, run, **more):
+    """Whether what the script marks is the same under every route; says so, or what is not. `run` is
+    given the script, the route and what is added to the environment; it returns the marks, or None
+    after a line."""
+    marks = {route: run(script, route, more) for route in routes}
     failed = any(value is None for value in marks.values())
     wanted = marks[routes[0]]
     for route in routes[1:]:
@@ -137,5 +158,16 @@ def compare(script, program, routes=ROUTES, **more):
                 print(f"FAIL: {route}: {ours}, {routes[0]}: {theirs} "
                       "(label, device, requests, live blocks, requested bytes)")
     if not failed:
-        print(f"ok: {len(wanted)} marks alike under {', '.join(routes)}; the last: {wanted[-1]}")
-    sys.exit(1 if failed else 0)
+        print(f"ok: {len(wanted)} marks alike under {', '.join(routes)}; most live: "
+              f"{max(wanted, key=lambda mark: mark[-1])}; the last: {wanted[-1]}")
+    return not failed
+
+
+def compare(script, program, routes=ROUTES, values="none", **more):
+    """In the first process: runs program(child) under every route and compares what it marked. The
+    numbers of requests and of live blocks and the bytes that they asked for are to be the same."""
+    if run_as_child(program, values):
+        return
+    if os.environ.get("BERM_SANITIZE"):
+        skip("PyTorch is not sanitized")
+    sys.exit(not are_alike(script, routes, child_marks, **more))

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is written when a request fails and when the process ends: the recording (option recording)
+// and the check for leaks (option leak_check).
+#ifndef BERM_FRONT_LEAVING_H
+#define BERM_FRONT_LEAVING_H
+
+// Makes sure that berm__leaving_end runs when the process ends. Under the heap's lock.
+void berm__leaving_begin(void);
+// berm is about to stop: the recording, if there is none of a failure.
+void berm__leaving_stop(void);
+// A request has failed: writes the recording, if the option names a file. No lock is held.
+void berm__leaving_fail(void);
+
+#endif

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Publishing statistics: see live.h.
+//
+// Locks: a device's while it is read, and its pools' one by one; none while the page is written.
+#include "front/live.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "berm_introspect.h"
+#include "front/heap.h"
+#include "host/live.h"
+#include "host/log.h"
+#include "host/ticker.h"
+#include "policy/pool.h"
+
+static const uint64_t rest_ns = 200000000;
+
+static berm_live_t live;
+static berm_ticker_t ticker;
+
+static uint64_t largest_free(berm_device_t *device) {
+    uint64_t largest = 0;
+    berm__mutex_lock(&device->lock);
+    BERM_LIST_EACH (berm_pool_t, pool, &device->pools, link)
+        largest = berm__max_u64(largest, berm__pool_largest_range(pool));
+    berm__mutex_unlock(&device->lock);
+    return largest;
+}
+
+static void device_read(berm_device_t *device, const berm_stats_t *stats, berm_live_device_t *row) {
+    *row = (berm_live_device_t){
+        .device = (uint64_t)stats->device,
+        .memory_bytes = device->gpu.memory_bytes,
+        .requested_bytes = stats->requested_bytes.current,
+        .requested_peak_bytes = stats->requested_bytes.peak,
+        .allocated_bytes = stats->allocated_bytes.current,
+        .allocated_peak_bytes = stats->allocated_bytes.peak,
+        .active_bytes = stats->active_bytes.current,
+        .reserved_bytes = stats->reserved_bytes.current,
+        .reserved_peak_bytes = stats->reserved_bytes.peak,
+        .cached_bytes = stats->cached_bytes,
+        .limit_bytes = stats->limit_bytes,
+        .largest_free_bytes = largest_free(device),
+        .blocks = stats->blocks.current,
+        .requests = stats->blocks.total_up,
+        .frees = stats->blocks.total_down,
+        .pools = stats->pools,
+        .moved_bytes = stats->moved_bytes,
+        .host_waits = stats->host_waits,
+        .out_of_memory = stats->out_of_memory,
+    };
+}
+
+static uint64_t calls_sum(const berm_driver_calls_t *calls) {
+    return calls->reserve + calls->address_free + calls->create + calls->release + calls->map +
+           calls->set_access + calls->unmap + calls->malloc_ + calls->free_ + calls->event_record +
+           calls->event_query + calls->stream_wait + calls->synchronize + calls->other;
+}
+
+static uint64_t live_tick(void *context) {
+    static berm_live_device_t rows[BERM_DEVICES_MAX]; // the ticker's own
+    uint32_t count = 0;
+    uint64_t driver_calls = 0;
+    (void)context;
+    for (int ordinal = 0; ordinal < BERM_DEVICES_MAX; ordinal++) {
+        berm_stats_t stats = BERM_STATS_INIT;
+        berm_device_t *device = berm__heap_device_opened(ordinal);
+        if (device == NULL || berm_stats_read(ordinal, &stats) != BERM_OK)
+            continue;
+        device_read(device, &stats, &rows[count++]);
+        driver_calls = calls_sum(&stats.driver_calls);
+    }
+    berm__live_publish(&live, rows, count, driver_calls);
+    return rest_ns;
+}
+
+// At the end of the process the file goes; what else there is, is left as it is.
+static void live_forget(void) {
+    berm__live_close(&live);
+}
+
+void berm__live_start(void) {
+    static bool is_registered;
+    if (!berm__heap.options.live_page)
+        return;
+    if (!berm__live_open(&live)) {
+        BERM_LOG(BERM_LOG_WARN, "live_page: %s/%s...: %s; berm top does not show this process",
+                 berm__live_folder(), BERM_LIVE_PREFIX, strerror(errno));
+        return;
+    }
+    if (!is_registered)
+        is_registered = atexit(live_forget) == 0;
+    if (!berm__ticker_start(&ticker, "berm-live", live_tick, NULL)) {
+        berm__live_close(&live);
+        BERM_LOG(BERM_LOG_WARN, "live_page: the system has no thread to give; berm top does not "
+                                "show this process");
+    }
+}
+
+void berm__live_stop(void) {
+    berm__ticker_stop(&ticker);
+    berm__live_close(&live);
+}
