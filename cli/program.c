@@ -16,8 +16,12 @@
 #include "cli/cli.h"
 
 // Where the package lies, from the folder of the executable: in a source tree, and installed.
-static const char *const places[] = {"../../../python", "../share/berm/python",
-                                     "../lib/berm/python"};
+static const char *const places[] = {
+    "../../../python",
+    "../lib/berm/python",
+    "../lib/x86_64-linux-gnu/berm/python",
+    "../lib64/berm/python",
+};
 
 bool cli_program_package(const char *command, char folder[PATH_MAX]) {
     char own[PATH_MAX / 2], path[PATH_MAX];

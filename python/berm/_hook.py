@@ -7,6 +7,7 @@ BERM_SHADOW_ALLOCATOR (native, expandable or berm), BERM_RUN=1 (berm on the devi
 simulated (berm on the simulated one) or device (the simulated one, and torch's own allocator)."""
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import sys
 
@@ -29,6 +30,7 @@ class _Loader(importlib.abc.Loader):
         self._loader = loader
 
     def create_module(self, spec):
+        _before()
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
@@ -40,17 +42,38 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch once, as the others do, and gives it our loader."""
+    """Finds torch as the others do, and gives it our loader. Programs may look for torch without
+    importing it, and import it later."""
+
+    def __init__(self):
+        self._is_looking = False
 
     def find_spec(self, name, path, target=None):
-        if name != "torch":
+        if name != "torch" or self._is_looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._is_looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_looking = False
+        if spec is None and os.environ.get("BERM_SHADOW_FOLDER") and not _is_only_asked():
+            fail(_lacks())
         if spec is not None and spec.loader is not None:
-            _before()
             spec.loader = _Loader(spec.loader)
         return spec
+
+
+def _is_only_asked():
+    """Whether somebody asks if there is a torch, rather than imports it."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code is not importlib.util.find_spec.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _lacks():
+    from berm import _standins
+    return _standins.torch_lacks()
 
 
 def _see_all_ranks():
@@ -67,6 +90,9 @@ def _before():
         return
     _see_all_ranks()
     from berm import _standins
+    lacks = _lacks()
+    if lacks is not None:
+        fail(lacks)
     try:
         _standins.load(_standins.make(_standins.torch_folder()))
     except _standins.StandinsError as error:

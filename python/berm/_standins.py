@@ -31,6 +31,19 @@ def torch_folder():
     return pathlib.Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
+def torch_lacks():
+    """What is wrong with the torch that `import torch` would load, in words; None: it is a CUDA build.
+    Nothing is imported."""
+    folder = torch_folder()
+    if folder is None:
+        return f"{sys.executable} has no torch: install a CUDA build of it"
+    version = folder / "version.py"
+    text = version.read_text(encoding="utf-8") if version.exists() else ""
+    if re.search(r"^cuda\b.*= *['\"]\d", text, re.MULTILINE):
+        return None
+    return f"torch in {folder} is a build without CUDA: install a CUDA build of it"
+
+
 def find(*folders):
     """The folder of the stand-ins made for the torch in a folder, or for the packages in several
     (onnxruntime; cupy and cupy_backends), or None where there is none that is up to date."""

@@ -2,6 +2,7 @@
 # The one place for the versions of what the real baselines and consumers are made of.
 # shellcheck shell=bash disable=SC2034
 TORCH_VERSION=2.15.0
+TORCH_OLDER_VERSIONS="2.14.1 2.13.0"  # for ./run torch-versions
 TORCH_WHEEL_SIZE="540 MB"     # to fetch; installed, 1.4 GB
 TORCH_IMPORTS_SIZE="30 MB"
 TORCH_PYTHON=3.12                # which of torch's wheels; no Python runs it

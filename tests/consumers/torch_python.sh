@@ -6,9 +6,9 @@ if [ -n "${BERM_SANITIZE:-}" ]; then
     exit 77
 fi
 python=${BERM_TORCH_PYTHON:-$BERM_SOURCE/build/venv/bin/python}
-if ! "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' \
-    2>/dev/null; then
-    echo 'SKIP: torch is not set up: run ./run shadow-setup'
+if ! PYTHONPATH=$BERM_SOURCE/python "$python" -B -c \
+    'import sys; from berm import _standins; sys.exit(_standins.torch_lacks())' 2>/dev/null; then
+    echo 'SKIP: no CUDA build of torch is set up: run ./run shadow-setup'
     exit 77
 fi
 export BERM_SIMCUDA=$BERM_LIBDIR/simcuda PYTHONDONTWRITEBYTECODE=1

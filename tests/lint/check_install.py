@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """An installed tree works after it was moved: the example builds by pkg-config and by CMake's
-find_package, and runs on the installed simulated device, as does the command."""
+find_package, and runs on the installed simulated device, as does the command. The Python package
+finds all that it loads and compiles in the tree."""
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import lint
@@ -13,6 +15,17 @@ project(user C)
 find_package(berm 0.1 REQUIRED)
 add_executable(user ${SOURCE})
 target_link_libraries(user berm::berm)
+"""
+
+FINDS = """import sys
+from berm import _lib, _standins
+for path in (_lib.library(), _lib.library("libberm_torch.so"), _lib.include() / "berm_share.h",
+             _lib.adapters() / "adapters/torch/subclass/allocator.cpp",
+             _lib.adapters() / "adapters/torch/cuda/cuda_runtime_api.h",
+             _standins._generator() / "cublas.def", _standins._simcuda() / "libcudart.so.13",
+             _standins._simcuda() / "libsimcuda_standins.so.0"):
+    if not path.exists() or sys.argv[1] not in str(path):
+        sys.exit(f"{path} is not in the installed tree")
 """
 
 
@@ -57,6 +70,11 @@ def check(folder):
     status, output = lint.run([str(prefix / "bin/berm"), "run", "--preload", "--simulated", "--",
                                "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH"])
     yield output if status != 0 or str(prefix) not in output else None
+    for name in [name for name in os.environ if name.startswith("BERM_") and name != "BERM_BUILD"]:
+        del os.environ[name]
+    status, output = lint.run([str(prefix / "bin/berm"), "run", "--", sys.executable, "-B", "-c", FINDS,
+                               str(prefix.resolve())])
+    yield output if status != 0 else None
 
 
 def main():

@@ -39,17 +39,27 @@ EXAMPLES = [
     (case("notrun", ""), {}, "0 passed, 1 failed, 0 skipped", 1),
     (case("run", "ok") + case("notrun", "SKIP: tool", SKIPPED), {"BERM_SKIP_FAILS": "1"},
      "1 passed, 1 failed, 1 skipped", 1),
+    (case("run", "ok") + case("notrun", "SKIP: tool", SKIPPED), {"CI": "true"},
+     "1 passed, 1 failed, 1 skipped", 1),
+    (case("run", "ok") + case("notrun", "SKIP: no GPU", SKIPPED), {"CI": "true"},
+     "1 passed, 0 failed, 1 skipped", 0),
+    (case("run", "ok") + case("notrun", "SKIP: tool", SKIPPED),
+     {"CI": "true", "BERM_SKIP_FAILS": "0"}, "1 passed, 0 failed, 1 skipped", 0),
+    (case("run", "ok") + case("notrun", "SKIP: tool", SKIPPED), {}, "1 passed, 0 failed, 1 skipped",
+     0),
     ("", {}, "0 passed, 0 failed, 0 skipped", 1),
     ("<cut", {}, "0 passed, 1 failed, 0 skipped", 1),
 ]
 
+outside = {name: value for name, value in os.environ.items()
+           if name not in ("CI", "BERM_SKIP_FAILS")}
 problems = []
 for cases, environment, last_line, exit_status in EXAMPLES:
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "ctest.xml"
         report.write_text(f"<testsuite>{cases}</testsuite>")
         done = subprocess.run([sys.executable, "-B", str(SCRIPT), str(report)], text=True,
-                              env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                              env={**outside, **environment}, stdout=subprocess.PIPE,
                               check=False)
     if done.stdout.splitlines()[-1] != last_line or done.returncode != exit_status:
         problems.append(f"{cases}: expected {last_line}, {exit_status}; "

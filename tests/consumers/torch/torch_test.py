@@ -28,7 +28,7 @@ def python_with_torch():
     """Its path, or None."""
     named = os.environ.get("BERM_TORCH_PYTHON")
     for path in ([named] if named else [SOURCE / "build/venv/bin/python", sys.executable]):
-        look = "from berm import _standins; import sys; sys.exit(_standins.torch_folder() is None)"
+        look = "from berm import _standins; import sys; sys.exit(_standins.torch_lacks() is not None)"
         try:
             if subprocess.run([path, "-B", "-c", look], env=environment(), check=False,
                               stderr=subprocess.DEVNULL).returncode == 0:
