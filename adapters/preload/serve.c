@@ -13,10 +13,6 @@
 #include "real.h"
 #include "share.h"
 
-// A libberm that has no tags is served too: then these are NULL.
-extern __attribute__((weak)) berm_status_t berm_tag_push(const char *name);
-extern __attribute__((weak)) berm_status_t berm_tag_pop(void);
-
 static _Thread_local unsigned inside_depth;
 static atomic_bool has_streams; // berm may know streams of the program
 

@@ -211,7 +211,7 @@ static uint64_t counted(const atomic_uint_fast64_t *up, const atomic_uint_fast64
     return atomic_load(up) - atomic_load(down);
 }
 
-// I40.
+// I39.
 static int tags_check(const berm_audit_t *audit) {
     for (unsigned tag = 1; tag < BERM_TAG_NUMBERS; tag++) {
         const berm_tag_count_t *count = &audit->device->tags[tag];
@@ -221,7 +221,7 @@ static int tags_check(const berm_audit_t *audit) {
         if (blocks != audit->sums.tags[tag].blocks ||
             requested != audit->sums.tags[tag].requested_bytes ||
             allocated != audit->sums.tags[tag].allocated_bytes)
-            return berm__audit_fail(audit, 40, 0,
+            return berm__audit_fail(audit, 39, 0,
                                     "%" PRIu64 " blocks of %" PRIu64 " bytes have tag %u, %" PRIu64
                                     " of %" PRIu64 " are counted",
                                     audit->sums.tags[tag].blocks,

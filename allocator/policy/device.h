@@ -13,7 +13,7 @@
 //   I18  active bytes are at most the reserved ones
 //   I19  the address directory leads from every address of a segment to it; address_bytes is the
 //        sum of the segments' spans
-//   I40  of each tag but 0, what was counted up less what was counted down is what its live blocks
+//   I39  of each tag but 0, what was counted up less what was counted down is what its live blocks
 //        sum to
 #ifndef BERM_POLICY_DEVICE_H
 #define BERM_POLICY_DEVICE_H

@@ -353,6 +353,6 @@ int berm__ring_check(char *error, size_t error_capacity) {
     berm__mutex_unlock(&store.lock);
     if (problem == NULL)
         return 0;
-    (void)snprintf(error, error_capacity, "I37: the event ring: %s", problem);
-    return 37;
+    (void)snprintf(error, error_capacity, "I38: the event ring: %s", problem);
+    return 38;
 }

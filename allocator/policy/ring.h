@@ -25,7 +25,7 @@
 // Who reads brings the threads' records into one order by what is at an address (front/events.c).
 //
 // Invariants (docs/invariants.md):
-//   I37  a chunk is in the list of filled ones, or its writer's, whose place lies within it; there
+//   I38  a chunk is in the list of filled ones, or its writer's, whose place lies within it; there
 //        are as many as counted, and what is in them are records from beginning to end
 //
 // Locks: a ring is its thread's; one of a device is under the device's lock. Chunks change hands
@@ -194,7 +194,7 @@ void berm__ring_read(berm_ring_read_fn fn, void *context);
 // Chunks that were used again: events before the oldest are lost.
 uint64_t berm__ring_lost_chunks(void);
 
-// I37: 0, or 37 and a line in `error`.
+// I38: 0, or 38 and a line in `error`.
 int berm__ring_check(char *error, size_t error_capacity);
 
 #endif
