@@ -50,7 +50,9 @@ static uint32_t bin_capacity(unsigned size_class) {
 bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr_t *out) {
     uint64_t occupied = berm__align_up(size_bytes, BERM_RANGE_UNIT_BYTES);
     const berm_cache_large_t entry = cache->large;
-    if (entry.size_bytes != occupied)
+    berm_ring_t *ring = cache->ring;
+    uint64_t *place = berm__ring_place(ring);
+    if (entry.size_bytes != occupied || !berm__ring_has_room(ring, place))
         return false;
     cache->large = (berm_cache_large_t){0};
     berm_range_t *range = entry.range;
@@ -62,17 +64,19 @@ bool berm__cache_large_alloc(berm_cache_t *cache, uint64_t size_bytes, berm_addr
     berm__counts_alloc(cache->counts, size_bytes, occupied);
     berm__tag_alloc(cache->pool->device, range->tag, size_bytes, occupied);
     *out = entry.segment->base + range->start_bytes;
-    if (BERM_LIKELY(cache->ring != NULL))
-        berm__ring_note(cache->ring, &cache->where, BERM_RING_ALLOC, *out, size_bytes);
+    if (BERM_LIKELY(ring != NULL))
+        berm__ring_put_any(ring, place, BERM_RING_ALLOC, *out, size_bytes);
     return true;
 }
 
 berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segment,
                                      berm_range_t *range, berm_addr_t addr) {
+    berm_ring_t *ring = cache->ring;
+    uint64_t *place = berm__ring_place(ring);
     if (range == NULL || range->start_bytes != addr - segment->base)
         return BERM_ERROR_STATE; // the pool says what is wrong
     if (__atomic_load_n(&range->owner, __ATOMIC_RELAXED) != NULL || range->is_pinned ||
-        cache->large.range != NULL || !cache->is_keeping ||
+        cache->large.range != NULL || !cache->is_keeping || !berm__ring_has_room(ring, place) ||
         atomic_load_explicit(&cache->pool->is_learning, memory_order_relaxed))
         return BERM_ERROR_STATE;
     uint64_t requested = range->as.block.requested_bytes, occupied = range->size_bytes;
@@ -83,8 +87,8 @@ berm_status_t berm__cache_large_free(berm_cache_t *cache, berm_segment_t *segmen
     cache->bytes += occupied;
     berm__counts_free(cache->counts, requested, occupied);
     berm__tag_free(cache->pool->device, tag, requested, occupied);
-    if (BERM_LIKELY(cache->ring != NULL))
-        berm__ring_note(cache->ring, &cache->where, BERM_RING_FREE, addr, requested);
+    if (BERM_LIKELY(ring != NULL))
+        berm__ring_put_any(ring, place, BERM_RING_FREE, addr, requested);
     return BERM_OK;
 }
 

@@ -158,11 +158,7 @@ void berm__ring_turn(berm_ring_t *ring, const berm_ring_where_t *where, berm_rin
     if (!berm__ring_room(ring, where, stamps))
         return;
     if (kind == BERM_RING_ALLOC || kind == BERM_RING_FREE) {
-        uint64_t *place = berm__ring_place(ring);
-        if (size_bytes <= BERM_RING_NARROW_MAX_BYTES)
-            berm__ring_put(ring, place, kind, addr, size_bytes);
-        else
-            berm__ring_put_large(ring, place, kind, addr, size_bytes);
+        berm__ring_put_any(ring, berm__ring_place(ring), kind, addr, size_bytes);
         return;
     }
     const uint64_t words[] = {kind, addr, size_bytes, number << 4};

@@ -156,16 +156,23 @@ static inline void berm__ring_put_large(berm_ring_t *ring, uint64_t *place, berm
     atomic_store_explicit(&ring->next, place + 2, memory_order_release);
 }
 
+// The same of any size.
+static inline void berm__ring_put_any(berm_ring_t *ring, uint64_t *place, berm_ring_kind_t kind,
+                                      berm_addr_t addr, uint64_t size_bytes) {
+    if (size_bytes <= BERM_RING_NARROW_MAX_BYTES)
+        berm__ring_put(ring, place, kind, addr, size_bytes);
+    else
+        berm__ring_put_large(ring, place, kind, addr, size_bytes);
+}
+
 // The same with room or without.
 static inline void berm__ring_note(berm_ring_t *ring, const berm_ring_where_t *where,
                                    berm_ring_kind_t kind, berm_addr_t addr, uint64_t size_bytes) {
     uint64_t *place = berm__ring_place(ring);
     if (BERM_UNLIKELY(!berm__ring_has_room(ring, place)))
         berm__ring_turn(ring, where, kind, addr, size_bytes, 0, false);
-    else if (size_bytes <= BERM_RING_NARROW_MAX_BYTES)
-        berm__ring_put(ring, place, kind, addr, size_bytes);
     else
-        berm__ring_put_large(ring, place, kind, addr, size_bytes);
+        berm__ring_put_any(ring, place, kind, addr, size_bytes);
 }
 
 // --- reading -------------------------------------------------------------------------------------

@@ -161,7 +161,8 @@ Test(tags, bad_names_and_unbalanced_calls) {
 Test(tags, are_255_at_most) {
     heap_fixture_begin(NULL);
     char name[16];
-    int status = BERM_OK, count = 0;
+    int count = 0;
+    berm_status_t status = BERM_OK;
     for (; status == BERM_OK && count <= BERM_TAG_COUNT_MAX; count++) {
         (void)snprintf(name, sizeof name, "name %d", count);
         status = berm_tag_push(name);

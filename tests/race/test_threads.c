@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "berm_introspect.h"
+#include "berm_diagnose.h"
 #include "tests/support/heap_fixture.h"
 
 enum {
@@ -82,7 +82,7 @@ static void *watcher(void *argument) {
     while (!atomic_load(&is_done)) {
         berm_stats_t stats = {.size = sizeof stats};
         berm_whatis_t whatis = {.size = sizeof whatis};
-        uint64_t bytes = 0;
+        uint64_t bytes = 0, mark = 0;
         size_t written = 0;
         int invariant = 0;
         HEAP_INSIST(berm_stats_read(0, &stats) == BERM_OK);
@@ -91,6 +91,9 @@ static void *watcher(void *argument) {
         HEAP_INSIST(berm_whatis(atomic_load(&mailboxes[0]), &whatis) == BERM_OK);
         HEAP_INSIST(berm_audit(&invariant) == BERM_OK);
         HEAP_INSIST(berm_snapshot_write(text_drop, &written) == BERM_OK && written > 0);
+        HEAP_INSIST(berm_trace_write(0, BERM_TRACE_CSV, text_drop, &written) == BERM_OK);
+        HEAP_INSIST(berm_mark(&mark) == BERM_OK);
+        HEAP_INSIST(berm_option_set("event_ring", mark % 4 == 0 ? "off" : "on") == BERM_OK);
         HEAP_INSIST(berm_trim(0, UINT64_C(32) << 20, &bytes) == BERM_OK);
         HEAP_INSIST(berm_limit_set(0, UINT64_MAX) == BERM_OK);
     }

@@ -63,7 +63,7 @@ Test(ring, what_is_written_is_read) {
     static const uint64_t sizes[] = {1,       512,      65536,      65537,
                                      3 << 20, 1u << 31, 1ull << 40, (1ull << 57) + 5};
     begin();
-    berm_ring_t ring = {0};
+    berm_ring_t ring = {.chunk = NULL};
     for (unsigned i = 0; i < 8; i++) {
         berm__ring_note(&ring, &where, BERM_RING_ALLOC, 0x7f1200000000 + i * 512, sizes[i]);
         berm__ring_note(&ring, &elsewhere, BERM_RING_ALLOC, 0x1200 + i * 512, sizes[i]);
@@ -90,7 +90,7 @@ Test(ring, what_is_written_is_read) {
 // A block that is freed at once is one record, and still two events.
 Test(ring, pairs) {
     begin();
-    berm_ring_t ring = {0};
+    berm_ring_t ring = {.chunk = NULL};
     for (int i = 0; i < 4; i++) // a thread is in a hurry when it has shown so
         berm__ring_note(&ring, &where, BERM_RING_FREE, 512, 8);
     for (uint64_t size_bytes = 100; size_bytes < 1 << 20; size_bytes += 99999) {
@@ -113,7 +113,7 @@ Test(ring, pairs) {
 // A slow thread's events have their own times; a quick one's are at most 256 events off.
 Test(ring, times) {
     begin();
-    berm_ring_t ring = {0};
+    berm_ring_t ring = {.chunk = NULL};
     uint64_t start_ns = now_ns;
     for (uint64_t i = 0; i < 100; i++) {
         now_ns += 3000;
@@ -143,7 +143,7 @@ Test(ring, times) {
 // The worst that one thread can do to it: each event in another place, and slow.
 Test(ring, keeps_100000_events_in_8_MiB) {
     begin();
-    berm_ring_t ring = {0};
+    berm_ring_t ring = {.chunk = NULL};
     const uint64_t total = 300000;
     for (uint64_t i = 0; i < total; i++) {
         now_ns += 100000;
@@ -168,7 +168,7 @@ Test(ring, keeps_100000_events_in_8_MiB) {
 Test(ring, without_host_memory) {
     char error[200];
     begin();
-    berm_ring_t first = {0}, second = {0};
+    berm_ring_t first = {.chunk = NULL}, second = {.chunk = NULL};
     berm__mem_fault_nth(1, 0);
     berm__ring_note(&first, &where, BERM_RING_ALLOC, 512, 1);
     cr_assert(first.chunk == NULL && berm__ring_check(error, sizeof error) == 0);
@@ -185,7 +185,7 @@ Test(ring, without_host_memory) {
 }
 
 static void *write_much(void *stop) {
-    berm_ring_t ring = {0};
+    berm_ring_t ring = {.chunk = NULL};
     for (uint64_t i = 0; !atomic_load((atomic_bool *)stop); i++) {
         berm__ring_note(&ring, &where, BERM_RING_ALLOC, 512 * (i % 1000 + 1), 100);
         if (i % 3 == 0)
@@ -218,7 +218,7 @@ Test(ring, is_read_while_it_is_written) {
 Test(ring, I38_chunks_hold_records) {
     char error[200];
     begin();
-    berm_ring_t ring = {0}, other = {0};
+    berm_ring_t ring = {.chunk = NULL}, other = {.chunk = NULL};
     berm__ring_note(&ring, &where, BERM_RING_ALLOC, 512, 100);
     berm__ring_note(&other, &where, BERM_RING_ALLOC, 1024, 100);
     uint64_t *place = berm__ring_place(&ring), kept = place[-1];
