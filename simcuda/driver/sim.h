@@ -438,8 +438,7 @@ sim_stream_t *sim_stream_get(berm_cu_stream_t handle, int *result);
 // An event of the current context; NULL with *result set.
 sim_event_t *sim_event_create(unsigned flags, int *result);
 void sim_event_free(sim_event_t *event);
-// The event was recorded by the launch of a graph, at `mark`.
-void sim_event_mark(uint64_t handle, sim_mark_t *mark);
+void sim_event_mark(uint64_t handle, sim_mark_t *mark); // a graph's launch recorded it
 sim_stream_t *sim_stream_create(sim_context_t *context, unsigned flags, int priority);
 void sim_stream_destroy(sim_stream_t *stream);
 void sim_streams_reap(sim_context_t *context);
@@ -587,7 +586,6 @@ bool sim_mapping_add_work(sim_mapping_t *mapping, const sim_stream_t *stream,
                           const sim_issue_t *issue);
 // The switches about edits of the page table of `device`: to be called before one.
 void sim_page_edit(int device, uint64_t addr, const char *what);
-
 // A size or an address of a VMM call: a multiple of the granule, sizes not 0.
 static inline bool sim_is_granular(uint64_t value) {
     return berm__is_aligned(value, sim.config.granule_bytes);
