@@ -34,6 +34,7 @@ skips() {
 tests=0
 export BERM_TORCH_PYTHON=$work/python
 for program in "$BERM_SOURCE"/tests/consumers/torch/test_*.py; do
+    [ "${program##*/}" != test_own_table.py ] || continue # counts what is written in the others
     [ -n "${BERM_SANITIZE:-}" ] || skips python3 -B "$program"
     tests=$((tests + 1))
 done
