@@ -67,7 +67,7 @@ static int plot_run(int argc, char **argv) {
 
 const cli_command_t cli_plot = {
     .name = "plot",
-    .summary = "draw memory over time, a segment map, or curves",
+    .summary = "draw memory over time, a segment map, curves, or a comparison",
     .help = "usage: berm plot FILE -o OUT.svg|OUT.html [OPTION...]\n\n"
             "Draws FILE, whose kind is found by content, as one file that needs no other:\n"
             "  a series of `berm replay --series`   live, allocated and reserved over events\n"
@@ -76,7 +76,8 @@ const cli_command_t cli_plot = {
             "  a snapshot of berm_snapshot_write    a map of each segment: blocks, free and\n"
             "                                       unmapped memory, where handles meet\n"
             "  CSV of `berm bench fragmentation`    reserved against moved, moved and driver time\n"
-            "                                       against the cap, a row for each trace\n\n"
+            "                                       against the cap, a row for each trace\n"
+            "  JSON of `berm shadow --compare`      what each allocator needs\n\n"
             "  -o, --output FILE  where to write: SVG or HTML by its end\n"
             "  --scale N          bytes per unit of size in lifetimes CSV; 1\n"
             "  --source-device N  which device's events of a PyTorch snapshot; the one with most\n",

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stress/plot/bars.h"
 #include "stress/plot/curves.h"
 #include "stress/plot/segments.h"
 #include "stress/plot/series.h"
@@ -28,11 +29,14 @@ typedef struct picture {
     plot_series_t series;
     plot_segments_t segments;
     plot_curves_t curves;
+    plot_bars_t bars;
     trace_t *trace; // the series' path is its
 } picture_t;
 
 static int picture_read(picture_t *picture, const trace_input_t *input,
                         const trace_read_options_t *read, char *error, size_t error_capacity) {
+    if (plot_bars_match(input))
+        return plot_bars_read(&picture->bars, input, error, error_capacity);
     if (plot_segments_match(input))
         return plot_segments_read(&picture->segments, input, error, error_capacity);
     if (plot_curves_match(input))
@@ -53,7 +57,9 @@ static int picture_write(picture_t *picture, const char *path, char *error, size
         return -1;
     }
     bool is_html = ends_in(path, ".html");
-    if (picture->segments.count != 0)
+    if (picture->bars.count != 0)
+        plot_bars_draw(&picture->bars, file, is_html);
+    else if (picture->segments.count != 0)
         plot_map_draw(&picture->segments, file, is_html);
     else if (picture->curves.count != 0)
         plot_curves_draw(&picture->curves, file, is_html);

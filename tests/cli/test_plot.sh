@@ -204,4 +204,25 @@ if [ -e /dev/full ]; then
     bad 'No space' "$BERM" plot "$trace" -o "$work/full.svg"
 fi
 [ -e "$work/x.svg" ] && fail 'a picture in spite of bad usage'
+# --- what allocators need (berm shadow --compare --json, after what the program printed) ---
+cat >"$work/compare" <<'JSON'
+3 steps done
+{"gpu": "H100-80 <&>", "runs": [
+ {"allocator": "native", "fits": true, "smallest_memory_bytes": 3145728, "processes": [{"devices": [
+  {"peak_requested_bytes": 2097152, "peak_reserved_bytes": 4194304},
+  {"peak_requested_bytes": 1048576, "peak_reserved_bytes": 1048576}]}]},
+ {"allocator": "berm", "fits": false, "processes": [{"devices": [
+  {"peak_requested_bytes": 2097152, "peak_reserved_bytes": 2097152}]}]}]}
+JSON
+draw "$work/compare" "$work/b.svg"
+picture "$work/b.svg" "(f['native_requested_bytes'], f['native_smallest_bytes'],
+    f['native_reserved_bytes'], f['berm_smallest_bytes']) == (2**21, 3 * 2**20, 2**22, 0)"
+picture "$work/b.svg" "'H100-80 <&>' in t and '1.5000 of requested' in t and 'does not fit' in t"
+picture "$work/b.svg" "len([e for e in elements if e.tagName == 'rect']) == 1 + 3 + 3 + 2"
+printf '{"gpu": 1, "runs": []}' >"$work/none"
+expect 2 "$BERM" plot "$work/none" -o "$work/n.svg"
+grep -q ': 0 runs; a picture has 1 to 8' "$work/err" || fail "$(cat "$work/err")"
+printf '{"gpu": 1, "runs": [' >"$work/none"
+expect 2 "$BERM" plot "$work/none" -o "$work/n.svg"
+
 finish
