@@ -4,7 +4,8 @@ smallest device on which each finishes, and the time of an operation.
 
 usage: traces.py BERM TRACE...
 
-berm has to do with less memory than both on every trace. Time is the median of an operation, in a
+berm has to do with less memory than both on every trace, with the options with which its time is
+taken. Time is the median of an operation, in a
 heap that has come to rest, the best of three runs; berm may hold up to half more than is live there
 (the pool doubles, the arena has the device), and no page moves. The geometric mean over all traces
 has to be below that of either; on one trace a busy machine may say otherwise."""
@@ -34,7 +35,7 @@ def berm(*arguments):
 
 
 def smallest(trace, allocator):
-    result = berm("fit", trace, "--allocator", allocator, *scale(trace))
+    result = berm("fit", trace, "--allocator", allocator, *scale(trace), *ROOMY.get(allocator, []))
     return result["min_capacity_bytes"]
 
 
