@@ -45,6 +45,6 @@ json 'all(run["smallest_memory_bytes"] >= run["processes"][0]["devices"][0]["pea
 json 'all(run["reserved_low_bytes"] == run["reserved_high_bytes"] for run in r["runs"])'
 shadow 0 --event-range -- "$python" "$BERM_SOURCE/examples/multi_stream.py" --batches 40
 json '(lambda s: s["reserved_low_bytes"] < s["reserved_high_bytes"])(r["runs"][0])'
-shadow 0 --fit --allocator berm --memory 3G -- "${gpt2[@]}" --batch '{}'
+shadow 0 --fit --allocator berm --memory 2G -- "${gpt2[@]}" --batch '{}'
 json '1 <= r["runs"][0]["largest_number"] < 64'
 finish
