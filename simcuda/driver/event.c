@@ -4,6 +4,7 @@
 // Locks: the state's, by sim_enter. An event whose mark cannot be made keeps its old one.
 #include <stdlib.h>
 
+#include "graph.h"
 #include "pool.h"
 
 static sim_event_t *event_get(berm_cu_event_t handle) {

@@ -46,6 +46,9 @@ berm_cu_graph_node_t sim_graph_node(const sim_graph_t *graph, uint32_t step);
 // The number of the step a node is in this graph; UINT32_MAX: of none.
 uint32_t sim_graph_step(const sim_graph_t *graph, berm_cu_graph_node_t node);
 
+// The event was recorded by the launch of a graph, at `mark`.
+void sim_event_mark(uint64_t handle, sim_mark_t *mark);
+
 // A context goes: execs that run in it can be launched no more.
 void sim_execs_forget(const sim_context_t *context);
 void sim_execs_clear(void);

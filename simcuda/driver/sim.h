@@ -438,7 +438,6 @@ sim_stream_t *sim_stream_get(berm_cu_stream_t handle, int *result);
 // An event of the current context; NULL with *result set.
 sim_event_t *sim_event_create(unsigned flags, int *result);
 void sim_event_free(sim_event_t *event);
-void sim_event_mark(uint64_t handle, sim_mark_t *mark); // a graph's launch recorded it
 sim_stream_t *sim_stream_create(sim_context_t *context, unsigned flags, int priority);
 void sim_stream_destroy(sim_stream_t *stream);
 void sim_streams_reap(sim_context_t *context);
