@@ -48,9 +48,11 @@ double Config::memory_fraction() {
 }
 
 double Config::rejection_fraction() {
-    return CUDAAllocatorConfig::throw_on_cudamalloc_oom()
-               ? CUDAAllocatorConfig::per_process_memory_fraction()
-               : 1.0;
+    return rejects() ? CUDAAllocatorConfig::per_process_memory_fraction() : 1.0;
+}
+
+bool Config::rejects() {
+    return CUDAAllocatorConfig::throw_on_cudamalloc_oom();
 }
 
 std::int64_t Config::max_split_bytes() {

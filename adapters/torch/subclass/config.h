@@ -31,6 +31,8 @@ class Config {
     static double memory_fraction();
     // The part of a device over which requests are rejected by throw_on_cudamalloc_oom; 1: none.
     static double rejection_fraction();
+    // throw_on_cudamalloc_oom.
+    static bool rejects();
     static c10::cuda::CUDACachingAllocator::AllocatorConfigInfo describe();
 
   private:

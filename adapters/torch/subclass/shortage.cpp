@@ -55,14 +55,14 @@ std::string report_take() {
     return taken;
 }
 
-// With throw_on_cudamalloc_oom a request for which the settings' part of the device has no room,
-// and nothing can be moved or given back either, is no failure of the device: it is counted and
-// told apart. Does nothing where the cause is another.
+// With throw_on_cudamalloc_oom a request for which the settings' part of the device (by default all
+// of it) has no room, and nothing can be moved or given back either, is no failure of the device:
+// it is counted and told apart. Does nothing where the cause is another.
 void Allocator::reject(size_t size, DeviceIndex device, const berm_stats_t &stats,
                        size_t total_bytes, const std::string &words) {
     const double fraction = Config::rejection_fraction();
     const auto limit = static_cast<uint64_t>(static_cast<double>(total_bytes) * fraction);
-    if (fraction >= 1 || getMemoryFraction(device) <= fraction ||
+    if (!Config::rejects() || getMemoryFraction(device) < fraction ||
         stats.reserved_bytes.current + size <= limit)
         return;
     figures_[static_cast<size_t>(device)]->rejected();
