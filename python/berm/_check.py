@@ -19,6 +19,9 @@ CONSUMERS = (
      "berm.cupy.install()"),
     ("Numba", ("numba-cuda",), "numba", (0, 1), None,
      "NUMBA_CUDA_MEMORY_MANAGER=berm.numba, or berm.numba.install()"),
+    ("RMM", ("rmm-cu13", "rmm-cu12"), "rmm", (23, 0), None, "berm.rmm.install()"),
+    ("TensorRT", ("tensorrt_cu13_bindings", "tensorrt_cu12_bindings"), "tensorrt_bindings", (8, 6),
+     None, "runtime.gpu_allocator = berm.tensorrt.allocator()"),
 )
 
 
