@@ -119,7 +119,9 @@ bool berm__record_settle(berm_record_device_t *device) {
             device->events[--kept] = device->events[i];
     device->has_lost |= kept > 0;
     device->event_count -= kept;
-    memmove(device->events, device->events + kept, device->event_count * sizeof *device->events);
+    if (device->event_count > 0) // without any there is no list
+        memmove(device->events, device->events + kept,
+                device->event_count * sizeof *device->events);
     berm__mem_unreserve(spots.at, bytes);
     return true;
 }
