@@ -19,7 +19,8 @@ GOOD = {
     "allocator/host/b.h": SPDX + "int host_b(void);\n",
     "allocator/base/a.h": SPDX + "int base_a(void);\n",
     "allocator/base/a.c": SPDX + '#include "base/a.h"\n\nint base_a(void) {\n    return 1;\n}\n',
-    "README.md": "Look at `allocator/base/a.c` and [here](include/berm.h).\n",
+    "README.md": "Look at `allocator/base/a.c` and [here](include/berm.h). `berm fit T --json`.\n"
+                 "\n<!-- output of: echo 12 s, 5; but: \\d+ s -->\n```\n7 s, ...\n```\n",
 }
 # check: (file, text that replaces it, words of the report)
 FAULTS = [
@@ -39,6 +40,16 @@ FAULTS = [
     ("lengths", "tests/lint/lengths_allow.txt", "a.c: 700, why\n", "needs no exception"),
     ("docs", "README.md", "Look at `allocator/base/none.c`.\n", "not there"),
     ("docs", "README.md", "Look [here](none.h).\n", "not there"),
+    ("figures", "README.md", "<!-- output of: echo 2; but: 3 -->\n```\n1\n```\n",
+     "`echo 2` does not print: 1"),
+    ("figures", "README.md", "<!-- output of: echo 12 -->\n```\n1\n```\n", "does not print: 1"),
+    ("commands", "README.md", "`berm fits --json`\n", "berm fits: no such command"),
+    ("commands", "README.md", "`./run fits`\n", "./run fits: no such command"),
+    ("commands", "README.md", "```\nberm fit T --jsom\n```\n", "--jsom: no such option"),
+    ("commands", "README.md", "`BERM_CONF=limits:1G ./a`\n", "option limits: there is none"),
+    ("commands", "README.md", "`BERM_CONT=limit:1G ./a`\n", "variable BERM_CONT: nothing"),
+    ("commands", "README.md", "`berm_one()`, `berm_two()`\n", "function berm_two: there is none"),
+    ("commands", "README.md", "`berm.torch.fits()`\n", "berm.torch.fits: there is none"),
 ]
 
 
