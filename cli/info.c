@@ -84,8 +84,11 @@ static void print_devices_text(const berm_device_info_t *infos, int count) {
         const berm_device_info_t *info = &infos[i];
         (void)printf("\ndevice %d: %s%s\n", info->device, info->name,
                      info->is_simulated ? " (simulated)" : "");
-        (void)printf("  memory     %.0f MiB, %.0f MiB of it free\n", cli_mib(info->memory_bytes),
-                     cli_mib(info->free_bytes));
+        (void)printf("  memory     %.0f MiB, ", cli_mib(info->memory_bytes));
+        if (info->free_bytes != 0)
+            (void)printf("%.0f MiB of it free\n", cli_mib(info->free_bytes));
+        else
+            (void)printf("what is free of it is not known: no NVML, and no context\n");
         if (info->has_vmm)
             (void)printf("  vmm        yes: virtual memory management, granules of %.1f MiB\n",
                          cli_mib(info->granule_bytes));

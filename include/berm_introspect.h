@@ -346,7 +346,7 @@ typedef struct berm_device_info {
     int driver_version;     // 13000 is 13.0
     char name[128];         //
     uint64_t memory_bytes;  // of the device
-    uint64_t free_bytes;    // as the driver says, now
+    uint64_t free_bytes;    // as the driver or, without a context, NVML says; 0: not known
     uint64_t granule_bytes; // 0 without VMM
     uint32_t has_vmm;       // 1: virtual memory management
     uint32_t has_ctx_event; // 1: cuCtxRecordEvent

@@ -29,6 +29,7 @@ void berm__nvml_open(berm_nvml_t *nvml, const char *driver) {
         symbol_find(library, "nvmlInit_v2", &nvml->init) &&
         symbol_find(library, "nvmlShutdown", &nvml->shutdown) &&
         symbol_find(library, "nvmlDeviceGetHandleByUUID", &nvml->handle_by_uuid) &&
+        symbol_find(library, "nvmlDeviceGetMemoryInfo", &nvml->memory) &&
         symbol_find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes);
     if (is_whole && nvml->init() == 0)
         nvml->library = library;
@@ -44,21 +45,34 @@ void berm__nvml_close(berm_nvml_t *nvml) {
     *nvml = (berm_nvml_t){0};
 }
 
-int berm__nvml_processes(const berm_nvml_t *nvml, const unsigned char uuid[16],
-                         berm_nvml_process_t *processes, unsigned capacity) {
+static bool device_find(const berm_nvml_t *nvml, const unsigned char uuid[16], void **device) {
     char text[48] = "GPU-";
-    void *device = NULL;
-    unsigned count = capacity;
-    if (nvml->library == NULL)
-        return -1;
     size_t length = strlen(text);
+    if (nvml->library == NULL)
+        return false;
     for (unsigned i = 0; i < 16; i++) {
         bool has_dash = i == 4 || i == 6 || i == 8 || i == 10;
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%02x",
                                    has_dash ? "-" : "", uuid[i]);
     }
-    if (nvml->handle_by_uuid(text, &device) != 0 ||
-        nvml->processes(device, &count, processes) != 0 || count > capacity)
+    return nvml->handle_by_uuid(text, device) == 0;
+}
+
+int berm__nvml_processes(const berm_nvml_t *nvml, const unsigned char uuid[16],
+                         berm_nvml_process_t *processes, unsigned capacity) {
+    void *device = NULL;
+    unsigned count = capacity;
+    if (!device_find(nvml, uuid, &device) || nvml->processes(device, &count, processes) != 0 ||
+        count > capacity)
         return -1;
     return (int)count;
+}
+
+bool berm__nvml_free(const berm_nvml_t *nvml, const unsigned char uuid[16], uint64_t *free_bytes) {
+    void *device = NULL;
+    berm_nvml_memory_t memory = {0};
+    if (!device_find(nvml, uuid, &device) || nvml->memory(device, &memory) != 0)
+        return false;
+    *free_bytes = memory.free_bytes;
+    return true;
 }

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "berm_introspect.h"
+#include "drv/nvml.h"
 #include "front/heap.h"
 #include "host/mem.h"
 #include "policy/cache.h"
@@ -188,7 +189,19 @@ berm_status_t berm_device_count(int *count) {
     return status;
 }
 
-// Free memory is asked for only where a context exists: making one would take memory.
+// Without a context: what NVML says, or nothing.
+static void free_bytes_ask_nvml(berm_drv_t *drv, berm_cu_device_t cu_device, uint64_t *free_bytes) {
+    berm_nvml_t nvml = {0};
+    berm_cu_uuid_t uuid;
+    if (drv->device_get_uuid == NULL ||
+        BERM_DRV_CALL(drv, OTHER, device_get_uuid, &uuid, cu_device) != BERM_CU_SUCCESS)
+        return;
+    berm__nvml_open(&nvml, berm__heap.options.driver);
+    (void)berm__nvml_free(&nvml, (const unsigned char *)uuid.bytes, free_bytes);
+    berm__nvml_close(&nvml);
+}
+
+// The driver is asked for free memory only where a context exists: making one would take memory.
 static berm_cu_result_t free_bytes_read(berm_drv_t *drv, berm_cu_device_t cu_device,
                                         uint64_t *free_bytes) {
     unsigned flags = 0;
@@ -197,6 +210,8 @@ static berm_cu_result_t free_bytes_read(berm_drv_t *drv, berm_cu_device_t cu_dev
     size_t free_now = 0, total = 0;
     berm_cu_result_t result =
         BERM_DRV_CALL(drv, OTHER, primary_ctx_get_state, cu_device, &flags, &is_active);
+    if (result == BERM_CU_SUCCESS && !is_active)
+        free_bytes_ask_nvml(drv, cu_device, free_bytes);
     if (result != BERM_CU_SUCCESS || !is_active)
         return result;
     result = BERM_DRV_CALL(drv, OTHER, primary_ctx_retain, &context, cu_device);

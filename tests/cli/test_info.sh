@@ -28,7 +28,7 @@ simulated=${BERM_LIBDIR:?}/simcuda
 LD_LIBRARY_PATH=$simulated SIMCUDA_GPU=A100-40 expect 0 "$BERM" info
 grep -q '^device 0: NVIDIA A100-SXM4-40GB (simulated)$' "$work/out" ||
     fail "preset: $(cat "$work/out")"
-grep -q '^  memory  *40339 MiB' "$work/out" || fail "preset: $(cat "$work/out")"
+grep -q '^  memory  *40339 MiB, 40339 MiB of it free' "$work/out" || fail "preset: $(cat "$work/out")"
 LD_LIBRARY_PATH=$simulated SIMCUDA_GPU=RTX4090-24 SIMCUDA_MEMORY=4G expect 0 "$BERM" info --json
 json "r['devices'][0]['memory_bytes'] == 4 << 30 and not r['devices'][0]['rdma']"
 LD_LIBRARY_PATH=$simulated SIMCUDA_GPU=A100 expect 2 "$BERM" info
