@@ -40,7 +40,7 @@ cmp -s "$work/out" "$work/r.csv" || fail 'packed is other than plain'
 
 # The program's own: berm record.
 export BERM_CONF=driver:$BERM_LIBCUDA_SIM
-expect 0 "$BERM" record -o "$work/p.%p.json" -- "$BERM_BUILD/bin/example_three_figures"
+expect 0 "$BERM" record --torch -o "$work/p.%p.json" -- "$BERM_BUILD/bin/example_three_figures"
 [ "$(ls "$work"/p.*.json | wc -l)" -eq 1 ] || fail 'berm record wrote no file'
 ls "$work" | grep -q '%p' && fail '%p stayed in the name'
 

@@ -37,6 +37,16 @@ gets "$BERM_LIBDIR"
 BERM_LIBRARY=/mine expect 0 "$BERM" run -- sh -c 'echo "$BERM_LIBRARY"'
 gets /mine
 
+# berm record is berm run with a file.
+expect 0 "$BERM" record --preload -o r.json --conf headroom:5 -- sh -c "$show"
+gets "$BERM_LIBDIR/libberm_preload.so||||||live_page:on,headroom:5,recording:r.json"
+expect 0 "$BERM" record --torch -- sh -c "$show"
+gets '|1|||||live_page:on,recording:berm.%p.json'
+bad "no option '--output'; see berm run" "$BERM" run --output r.json -- true
+bad 'has a comma' "$BERM" record --output r,json -- true
+bad 'no program given; see berm record' "$BERM" record -o r.json
+bad 'needs a value' "$BERM" record -o
+
 bad 'of a simulated device' "$BERM" run --gpu L4-24 -- true
 bad "'x' is no size" "$BERM" run --simulated --memory x -- true
 bad 'not used for Python' "$BERM" run --stats -- python3 -c ''
@@ -57,6 +67,10 @@ grep -q '^berm: served 12004 requests of .*, refused 0, passed 0 to the driver; 
 cat "$work/err"
 expect 0 timeout 60 "$BERM" run --simulated --memory 8G --stats -- "$bin/example_cudamalloc"
 grep -q 'of *8192 MiB' "$work/out" || fail "not 8 GiB: $(cat "$work/out")"
+# What it asked of cudaMalloc is in a recording.
+expect 0 timeout 60 "$BERM" record --simulated -o "$work/r.json" -- "$bin/example_cudamalloc"
+expect 0 "$BERM" replay "$work/r.json" --json
+json "r['completed'] and r['events'] == 24008"
 # A device that is too small: the program is told, as by the driver.
 expect 1 env BERM_CONF=log:error timeout 60 "$BERM" run --simulated --memory 512M -- \
     "$bin/example_cudamalloc"
