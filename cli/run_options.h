@@ -67,8 +67,8 @@ void cli_run_headroom_warn(const char *command, double headroom_pct,
     "  --repeat N           runs the trace N times in a row; what is live at its end is freed\n"   \
     "  --check none|audit|full  audit (default): overlap and alignment of blocks always, the\n"    \
     "                       allocator's audit and the device's ledger 20 times a repeat; full:\n"  \
-    "                       all of it after every event, the audit after every K-th by\n"          \
-    "  --audit-every K      1\n"                                                                   \
+    "                       all of it after every event\n"                                         \
+    "  --audit-every K      with full: the audit only after every K-th event; 1\n"                 \
     "  --strict             stops at the first hazard\n"                                           \
     "  --work-us N          modelled kernels: one of N us writes a block after its alloc, one\n"   \
     "                       reads it before its free; 5\n"                                         \

@@ -13,7 +13,7 @@
 #include "base/bits.h"
 
 static preload_options_t options = {
-#define PRELOAD_OPTION(member, key, kind, value) .member = (value),
+#define PRELOAD_OPTION(member, key, kind, value, text) .member = (value),
 #include "option.def"
 #undef PRELOAD_OPTION
 };
@@ -48,7 +48,7 @@ static const struct {
     uint64_t *value;
     option_parse_fn parse;
 } rows[] = {
-#define PRELOAD_OPTION(member, key, kind, value) {key, &options.member, parse_##kind},
+#define PRELOAD_OPTION(member, key, kind, value, text) {key, &options.member, parse_##kind},
 #include "option.def"
 #undef PRELOAD_OPTION
 };

@@ -10,7 +10,7 @@
 #include "base/defs.h"
 
 typedef struct preload_options {
-#define PRELOAD_OPTION(member, key, kind, value) uint64_t member; // a SWITCH is 0 or 1
+#define PRELOAD_OPTION(member, key, kind, value, text) uint64_t member; // a SWITCH is 0 or 1
 #include "option.def"
 #undef PRELOAD_OPTION
 } preload_options_t;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An installed tree works after it was moved: the example builds by pkg-config and by CMake's
-find_package, and runs on the installed simulated device, as does the command. The Python package
-finds all that it loads and compiles in the tree."""
+find_package, also with the static library, and runs on the installed simulated device, as does the
+command; pages and completions are where shells look. The Python package finds all that it loads and
+compiles in the tree."""
 import os
 import pathlib
 import shutil
@@ -15,7 +16,19 @@ project(user C)
 find_package(berm 0.1 REQUIRED)
 add_executable(user ${SOURCE})
 target_link_libraries(user berm::berm)
+add_executable(user_static ${SOURCE})
+target_link_libraries(user_static berm::berm_static)
+foreach(target berm::tensorrt berm::rmm)
+    if(NOT TARGET ${target})
+        message(FATAL_ERROR "no ${target}")
+    endif()
+endforeach()
+file(GENERATE OUTPUT preload CONTENT $<TARGET_FILE:berm::berm_preload>)
 """
+
+SHARED = ["share/man/man1/berm.1", "share/man/man3/libberm.3", "share/man/man5/berm.conf.5",
+          "share/man/man7/berm-preload.7", "share/bash-completion/completions/berm",
+          "share/zsh/site-functions/_berm", "share/fish/vendor_completions.d/berm.fish"]
 
 FINDS = """import sys
 from berm import _lib, _standins
@@ -29,14 +42,21 @@ for path in (_lib.library(), _lib.library("libberm_torch.so"), _lib.include() / 
 """
 
 
-def build_by_pkg_config(prefix, source, program):
+def build_by_pkg_config(prefix, source, program, *more):
     pc_folder = next(prefix.rglob("berm.pc")).parent
     os.environ["PKG_CONFIG_PATH"] = str(pc_folder)
-    status, flags = lint.run(["pkg-config", "--cflags", "--libs", "berm"])
+    status, flags = lint.run(["pkg-config", "--cflags", "--libs", *more, "berm"])
     if status != 0:
         return flags
+    if more: # the static library is in the same folder
+        flags = flags.replace("-lberm", "-l:libberm.a")
     status, output = lint.run(["cc", str(source), "-o", str(program), *flags.split()])
     return output if status != 0 else None
+
+
+def needs_library(program):
+    status, output = lint.run(["readelf", "-d", str(program)])
+    return status != 0 or "libberm" in output
 
 
 def build_by_cmake(prefix, source, folder):
@@ -59,9 +79,17 @@ def check(folder):
     library_folder = next(prefix.rglob("libberm.so")).parent
     source = lint.ROOT / "examples/three_figures.c"
     yield build_by_pkg_config(prefix, source, folder / "by_pkg_config")
+    yield build_by_pkg_config(prefix, source, folder / "by_pkg_config_static", "--static")
     yield build_by_cmake(prefix, source, folder / "by_cmake")
+    preload = pathlib.Path((folder / "by_cmake/b/preload").read_text())
+    yield None if preload.exists() else f"{preload} is not there"
+    for program in ("by_pkg_config_static", "by_cmake/b/user_static"):
+        yield f"{program} needs libberm.so" if needs_library(folder / program) else None
+    for page in SHARED:
+        yield None if (prefix / page).exists() else f"{page} is not installed"
     os.environ["LD_LIBRARY_PATH"] = f"{library_folder}:{library_folder / 'berm/simcuda'}"
-    for program in ("by_pkg_config", "by_cmake/b/user"):
+    for program in ("by_pkg_config", "by_pkg_config_static", "by_cmake/b/user",
+                    "by_cmake/b/user_static"):
         status, output = lint.run([str(folder / program)])
         yield output if status != 0 or "largest" not in output else None
     del os.environ["LD_LIBRARY_PATH"]
