@@ -67,7 +67,7 @@ static bool option_set(const char *key, const char *text) {
 }
 
 static void options_read(void) {
-    const char *from = getenv("BERM_PRELOAD");
+    const char *from = secure_getenv("BERM_PRELOAD");
     while (from != NULL && *from != '\0') {
         char pair[64];
         size_t length = strcspn(from, ",");

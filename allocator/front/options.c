@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -275,16 +274,12 @@ static berm_status_t file_parse(berm_options_t *options, const char *path, bool 
     return text_parse(options, text, &source, error);
 }
 
-// A setuid process must not be steered by its caller's environment.
-static const char *environment_get(const char *name) {
-    return getauxval(AT_SECURE) != 0 ? NULL : getenv(name);
-}
-
 // Weakest source first, so that the stronger ones overrule it.
 static berm_status_t sources_parse(berm_options_t *options, const char *api_text,
                                    option_error_t error) {
-    const char *conf = environment_get("BERM_CONF");
-    const char *file_from_environment = environment_get("BERM_CONF_FILE");
+    // A setuid process must not be steered by its caller's environment.
+    const char *conf = secure_getenv("BERM_CONF");
+    const char *file_from_environment = secure_getenv("BERM_CONF_FILE");
     berm_options_t previewed = *options;
     option_preview(&previewed, conf, "conf_file");
     option_preview(&previewed, conf, "abort_conf");

@@ -16,7 +16,7 @@
 static const char page_magic[8] = "bermlive";
 
 const char *berm__live_folder(void) {
-    const char *named = getenv("BERM_LIVE_DIR");
+    const char *named = secure_getenv("BERM_LIVE_DIR");
     return named != NULL && *named != '\0' ? named : BERM_LIVE_FOLDER;
 }
 

@@ -58,7 +58,7 @@ bool sim_config_is_valid(const simcuda_config_t *config) {
 }
 
 static bool read_bytes(const char *name, uint64_t least, uint64_t most, uint64_t *bytes) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     if (text == NULL)
         return true;
     uint64_t value;
@@ -74,7 +74,7 @@ static bool read_bytes(const char *name, uint64_t least, uint64_t most, uint64_t
 
 static bool read_int(const char *name, int least, int most, int *out) {
     uint64_t value = 0;
-    if (getenv(name) == NULL)
+    if (secure_getenv(name) == NULL)
         return true;
     if (!read_bytes(name, (uint64_t)least, (uint64_t)most, &value))
         return false;
@@ -84,7 +84,7 @@ static bool read_int(const char *name, int least, int most, int *out) {
 
 static bool read_latency(simcuda_costs_t *costs) {
     char error[512];
-    const char *text = getenv("SIMCUDA_LATENCY");
+    const char *text = secure_getenv("SIMCUDA_LATENCY");
     if (text == NULL || simcuda_costs_read(text, costs, error, sizeof(error)) == 0)
         return true;
     (void)fprintf(stderr, "simcuda: SIMCUDA_LATENCY: %s\n", error);
@@ -94,7 +94,7 @@ static bool read_latency(simcuda_costs_t *costs) {
 static bool read_gpu(simcuda_config_t *config) {
     char error[512];
     simcuda_gpu_t gpu;
-    const char *text = getenv("SIMCUDA_GPU");
+    const char *text = secure_getenv("SIMCUDA_GPU");
     if (text == NULL)
         return true;
     if (simcuda_gpu_read(text, &gpu, error, sizeof(error)) == 0) {

@@ -71,7 +71,7 @@ int rt_unsupported(const char *name) {
     static const char *_Atomic logged[LOG_MAX];
     atomic_fetch_add(&stub_hits, 1);
     simcuda_stub_hit("cudart", name);
-    for (int i = 0; getenv("SIMCUDA_LOG") != NULL && i < LOG_MAX; i++) {
+    for (int i = 0; secure_getenv("SIMCUDA_LOG") != NULL && i < LOG_MAX; i++) {
         const char *none = NULL;
         if (atomic_load(&logged[i]) == name)
             break;

@@ -38,6 +38,7 @@ FAULTS = [
      "a.c/a: 61 lines"),
     ("lengths", "allocator/base/a.c", SPDX + "int a;\n" * 600, "a.c: 601 lines"),
     ("lengths", "tests/lint/lengths_allow.txt", "a.c: 700, why\n", "needs no exception"),
+    ("environment", "allocator/base/a.c", SPDX + 'const char *a = getenv("A");\n', "a.c:2: getenv"),
     ("docs", "README.md", "Look at `allocator/base/none.c`.\n", "not there"),
     ("docs", "README.md", "Look [here](none.h).\n", "not there"),
     ("figures", "README.md", "<!-- output of: echo 2; but: 3 -->\n```\n1\n```\n",
