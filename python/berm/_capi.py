@@ -131,7 +131,7 @@ _RANGES = {_int: (-2**31, 2**31 - 1), _u32: (0, 2**32 - 1), _u64: (0, 2**64 - 1)
 
 def _taken(name, value, kind):
     """The value as C gets it. ctypes would cut off what a number has too much."""
-    if kind not in _RANGES:
+    if kind not in _RANGES or isinstance(value, kind):
         return value
     least, most = _RANGES[kind]
     try:
