@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recording at a failure and at the end, and the check for leaks: see leaving.h.
 //
-// A file is written beside its place and then renamed, so that a reader never sees half of one; %p
-// in its name is the process's number. One that cannot be written is lost, which is logged.
+// A file is written beside its place and then renamed, so that a reader never sees half of one. One
+// that cannot be written is lost, which is logged.
 // Locks: none, but for a moment the heap's for an option.
 #include "front/leaving.h"
 
@@ -13,6 +13,7 @@
 
 #include "berm_diagnose.h"
 #include "front/heap.h"
+#include "front/naming.h"
 #include "host/log.h"
 
 enum {
@@ -20,19 +21,6 @@ enum {
 };
 
 static atomic_bool has_failure; // the file is of a failure, and stays
-
-static void path_expand(const char *from, char *to) {
-    size_t length = 0;
-    while (*from != '\0' && length < PATH_BYTES - 24) {
-        if (from[0] == '%' && from[1] == 'p') {
-            length += (size_t)snprintf(to + length, 24, "%d", (int)getpid());
-            from += 2;
-        } else {
-            to[length++] = *from++;
-        }
-    }
-    to[length] = '\0';
-}
 
 static void write_file(void *file, const char *text, size_t length) {
     (void)fwrite(text, 1, length, file);
@@ -54,15 +42,18 @@ static bool recording_write(const char *path) {
     return false;
 }
 
-static void recording_leave(void) {
-    char named[BERM_OPTION_TEXT_BYTES], path[PATH_BYTES];
+bool berm__leaving_path(char *path, size_t capacity) {
+    char named[BERM_OPTION_TEXT_BYTES];
     berm__mutex_lock(&berm__heap.lock);
     memcpy(named, berm__heap.options.recording, sizeof named);
     berm__mutex_unlock(&berm__heap.lock);
-    if (named[0] == '\0')
-        return;
-    path_expand(named, path);
-    if (!recording_write(path))
+    berm__name_expand(named, path, capacity);
+    return named[0] != '\0';
+}
+
+static void recording_leave(void) {
+    char path[PATH_BYTES];
+    if (berm__leaving_path(path, sizeof path) && !recording_write(path))
         BERM_LOG(BERM_LOG_WARN, "recording: '%s' cannot be written", path);
 }
 
