@@ -9,4 +9,7 @@
 // Prints where live blocks of the device were asked for; nothing where call sites were not noted.
 void cli_report_sites(const berm_record_t *record, const berm_record_device_t *device);
 
+// berm report of several recordings, one for each process of a job. Returns the exit status.
+int cli_report_ranks(const char *command, char *const *paths, size_t count, bool is_json);
+
 #endif

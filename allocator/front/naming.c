@@ -23,7 +23,7 @@ const char *berm__rank_text(void) {
     return "0";
 }
 
-static void host_read(char *text, size_t capacity) {
+void berm__host_text(char *text, size_t capacity) {
     if (gethostname(text, capacity) != 0)
         *text = '\0';
     text[capacity - 1] = '\0';
@@ -42,7 +42,7 @@ void berm__name_expand(const char *from, char *to, size_t capacity) {
         else if (is_mark && from[1] == 'r')
             (void)snprintf(text, sizeof text, "%s", berm__rank_text());
         else if (is_mark)
-            host_read(text, sizeof text);
+            berm__host_text(text, sizeof text);
         from += is_mark;
         size_t count = strlen(text);
         if (length + count + 1 > capacity)

@@ -14,5 +14,7 @@
 void berm__name_expand(const char *from, char *to, size_t capacity);
 // RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID, the first that is a number; else "0".
 const char *berm__rank_text(void);
+// The host's name up to its first dot; at least two bytes.
+void berm__host_text(char *text, size_t capacity);
 
 #endif

@@ -6,6 +6,7 @@
 #include "front/recording.h"
 
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "berm_diagnose.h"
 #include "front/events.h"
 #include "front/heap.h"
+#include "front/naming.h"
 #include "front/tag.h"
 #include "host/clock.h"
 #include "host/mem.h"
@@ -210,6 +212,8 @@ berm_status_t berm__recording_take(berm_record_t *record, int ordinal, uint64_t 
     record->wall_ns =
         (int64_t)wall.tv_sec * 1000000000 + (int64_t)wall.tv_nsec - (int64_t)record->now_ns;
     record->pid = (uint64_t)getpid();
+    (void)snprintf(record->rank, sizeof record->rank, "%s", berm__rank_text());
+    berm__host_text(record->host, sizeof record->host);
     for (int i = 0; i < BERM_DEVICES_MAX && is_good; i++) {
         berm_device_t *device = berm__heap_device_opened(i);
         if (device == NULL || (ordinal != BERM_DEVICE_ANY && ordinal != i))
