@@ -486,8 +486,8 @@ Test(report, the_pages_that_would_move) {
     cr_assert(berm_report_set(NULL, NULL) == BERM_OK);
 }
 
-// With the ring full and ten thousand live blocks the report takes less than 5 ms; the best of twenty,
-// as other programs have the machine too.
+// With the ring full and ten thousand live blocks the report takes less than 5 ms; the best of
+// twenty, as other programs have the machine too.
 Test(report, takes_milliseconds) {
     char folder[] = "/tmp/berm_report_XXXXXX", path[64];
     static char text[16384];
