@@ -52,12 +52,13 @@ static uint64_t clock_now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-// A new file, which only the owner may write. One of that name is of a process that is gone.
+// A new file, which only the owner may read and write: it has the command line. One of that name is
+// of a process that is gone.
 static int file_make(const char *path) {
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = open(path, flags, 0644);
+    int fd = open(path, flags, 0600);
     if (fd < 0 && errno == EEXIST && unlink(path) == 0)
-        fd = open(path, flags, 0644);
+        fd = open(path, flags, 0600);
     if (fd >= 0 && ftruncate(fd, sizeof(berm_live_page_t)) != 0) {
         int error = errno;
         (void)close(fd);
@@ -124,6 +125,13 @@ static bool page_is_valid(const berm_live_page_t *page) {
            memchr(page->command, '\0', sizeof page->command) != NULL;
 }
 
+// What is printed has no characters that a terminal acts on, whatever the page has.
+static void command_clean(berm_live_page_t *page) {
+    for (char *at = page->command; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+}
+
 bool berm__live_read(const char *path, berm_live_page_t *page) {
     enum {
         ATTEMPTS = 1000
@@ -144,10 +152,13 @@ bool berm__live_read(const char *path, berm_live_page_t *page) {
         is_whole = is_page && after == page->sequence && after % 2 == 0;
     }
     (void)close(fd);
+    if (is_whole)
+        command_clean(page);
     return is_whole;
 }
 
 bool berm__live_is_running(const berm_live_page_t *page) {
-    return (kill((pid_t)page->pid, 0) == 0 || errno == EPERM) &&
+    return page->pid > 0 && page->pid <= INT32_MAX &&
+           (kill((pid_t)page->pid, 0) == 0 || errno == EPERM) &&
            process_started(page->pid) == page->started;
 }

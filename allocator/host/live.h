@@ -67,7 +67,8 @@ void berm__live_publish(berm_live_t *live, const berm_live_device_t *devices, ui
 // In a forked child it does nothing.
 void berm__live_close(berm_live_t *live);
 
-// A copy of the page at `path`: false if it is none, or was being written each time.
+// A copy of the page at `path`: false if it is none, or was being written each time. Whatever the
+// file has, what is copied is within bounds, and its command is printable ASCII.
 bool berm__live_read(const char *path, berm_live_page_t *page);
 // Whether the process of the page is still there.
 bool berm__live_is_running(const berm_live_page_t *page);

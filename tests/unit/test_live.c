@@ -140,6 +140,53 @@ Test(live, what_is_no_page_is_not_read) {
     berm__live_close(&live);
 }
 
+Test(live, only_its_owner_may_read_it) {
+    struct stat about;
+    cr_assert(berm__live_open(&live) && stat(live.path, &about) == 0);
+    cr_assert((about.st_mode & 0777) == 0600, "%o", about.st_mode);
+    berm__live_close(&live);
+    cr_assert(symlink("/etc/passwd", live.path) == 0 && !berm__live_read(live.path, &page));
+    cr_assert(berm__live_open(&live) && lstat(live.path, &about) == 0 && S_ISREG(about.st_mode),
+              "a link in its place is replaced");
+    berm__live_close(&live);
+}
+
+// A page that somebody else has made: what is read stays within bounds and harms no terminal.
+Test(live, any_bytes_are_read_within_bounds) {
+    static berm_live_page_t good;
+    unsigned char *bytes = (unsigned char *)&good;
+    uint64_t random = 88172645463325252u;
+    unsigned taken = 0;
+    cr_assert(berm__live_open(&live));
+    publish(1, 3);
+    cr_assert(berm__live_read(live.path, &good));
+    for (int i = 0; i < 3000; i++) {
+        for (int k = 0; k < 4; k++) {
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            // Mostly the head, where lengths are.
+            size_t at = random % 8 == 0 ? random / 8 % sizeof good
+                                        : random / 8 % offsetof(berm_live_page_t, devices);
+            if (at >= offsetof(berm_live_page_t, sequence) || random % 64 == 0)
+                bytes[at] = (unsigned char)(random >> 40);
+        }
+        file_write(&good, sizeof good);
+        if (!berm__live_read(live.path, &page)) {
+            cr_assert(berm__live_open(&live));
+            publish(1, 3);
+            cr_assert(berm__live_read(live.path, &good));
+            continue;
+        }
+        taken++;
+        cr_assert(page.device_count <= BERM_LIVE_DEVICES_MAX);
+        cr_assert(strlen(page.command) < sizeof page.command);
+        for (const char *at = page.command; *at != '\0'; at++)
+            cr_assert(*at >= ' ' && *at <= '~');
+        (void)berm__live_is_running(&page);
+    }
+    cr_assert(taken > 100, "%u", taken);
+    berm__live_close(&live);
+}
+
 Test(live, a_process_that_ended_is_told_from_another_of_its_number) {
     cr_assert(berm__live_open(&live));
     cr_assert(berm__live_read(live.path, &page));
