@@ -69,7 +69,8 @@ def _who():
 
 
 def _shareable(conf):
-    """The options, and that tensors can be sent to other processes, unless something says otherwise."""
+    """The options, and that tensors can be sent to other processes, unless something says otherwise;
+    without options of the caller's the subclass sees to it, when CUDA is initialised."""
     said = f"{conf},{os.environ.get('BERM_CONF', '')}"
     if re.search(r"(^|[,\s])shareable\s*:", said) or os.environ.get("BERM_CONF_FILE"):
         return conf
@@ -143,9 +144,8 @@ def install(route="auto", conf=""):
     if torch.cuda.is_initialized():
         raise BermError("CUDA was initialised before berm.torch.install(), and its allocator cannot "
                         f"be changed any more; by {_who()}")
-    conf = _shareable(conf) if route != "hooks" else conf
     if conf:
-        _conf_set(conf)
+        _conf_set(_shareable(conf) if route != "hooks" else conf)
     if route != "hooks":
         try:
             _subclass.install(torch)
