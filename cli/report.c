@@ -20,6 +20,7 @@ enum {
 typedef struct arguments {
     const char *input;
     char path[64]; // of a process
+    uint64_t pid;  // that is to be asked; 0: none
     size_t count;  // of FILEs
     bool is_json, has_address;
     uint64_t address;
@@ -31,13 +32,15 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-// A number of a process means the file that `berm record` leaves of it.
+// A number of a process means the file that `berm record` leaves of it, or else what the process
+// itself says when it is asked.
 static void input_set(arguments_t *a, const char *text) {
     a->input = text;
     if (text[strspn(text, "0123456789")] == '\0' && access(text, F_OK) != 0 &&
         strlen(text) < sizeof a->path - 16) {
         (void)snprintf(a->path, sizeof a->path, "berm.%s.json", text);
         a->input = a->path;
+        a->pid = access(a->path, F_OK) != 0 ? strtoull(text, NULL, 10) : 0;
     }
 }
 
@@ -184,7 +187,8 @@ static int report_run(int argc, char **argv) {
         return status;
     if (a.count > 1)
         return cli_report_ranks(argv[0], argv + optind, a.count, a.is_json);
-    berm_record_t *record = recording_load(a.input, error, sizeof error);
+    berm_record_t *record = a.pid != 0 ? cli_report_live(a.pid, error, sizeof error)
+                                       : recording_load(a.input, error, sizeof error);
     if (record == NULL)
         return cli_fail(argv[0], "%s", error);
     berm_verdict_t verdict;
@@ -205,7 +209,9 @@ const cli_command_t cli_report = {
         "usage: berm report FILE|PID [--address ADDRESS] [--json]\n"
         "       berm report FILE FILE... [--json]\n\n"
         "FILE is a recording that berm wrote when a request failed (berm record, or the option\n"
-        "recording); PID stands for berm.PID.json. The first line names the kind of failure:\n"
+        "recording); PID stands for berm.PID.json or, where that is not there, for the process,\n"
+        "which is asked for a recording: one of yours that berm run has started, or that has\n"
+        "live_page:on in BERM_CONF. The first line names the kind of failure:\n"
         "real shortage, peak, leak, hidden retention, fragmentation, cache held elsewhere,\n"
         "outside, mislabelled; then come the evidence, what to do, and who holds the memory.\n"
         "docs/debugging.md has a page on each.\n\n"

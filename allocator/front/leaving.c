@@ -6,6 +6,8 @@
 // Locks: none, but for a moment the heap's for an option.
 #include "front/leaving.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +28,17 @@ static void write_file(void *file, const char *text, size_t length) {
     (void)fwrite(text, 1, length, file);
 }
 
-static bool recording_write(const char *path) {
-    char beside[PATH_BYTES + 8];
+bool berm__leaving_write(const char *path, unsigned mode) {
+    char beside[PATH_MAX + 8];
     (void)snprintf(beside, sizeof beside, "%s.part", path);
-    FILE *file = fopen(beside, "we");
-    if (file == NULL)
+    (void)unlink(beside); // of a process that was killed
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file == NULL) {
+        if (fd >= 0)
+            (void)close(fd);
         return false;
+    }
     berm_status_t status =
         berm_trace_write(BERM_DEVICE_ANY, BERM_TRACE_RECORDING, write_file, file);
     bool is_written = ferror(file) == 0;
@@ -53,7 +60,7 @@ bool berm__leaving_path(char *path, size_t capacity) {
 
 static void recording_leave(void) {
     char path[PATH_BYTES];
-    if (berm__leaving_path(path, sizeof path) && !recording_write(path))
+    if (berm__leaving_path(path, sizeof path) && !berm__leaving_write(path, 0666))
         BERM_LOG(BERM_LOG_WARN, "recording: '%s' cannot be written", path);
 }
 

@@ -5,12 +5,14 @@
 #include "front/live.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "berm_introspect.h"
 #include "front/heap.h"
+#include "front/leaving.h"
 #include "host/live.h"
 #include "host/log.h"
 #include "host/ticker.h"
@@ -60,6 +62,14 @@ static uint64_t calls_sum(const berm_driver_calls_t *calls) {
            calls->event_query + calls->stream_wait + calls->synchronize + calls->other;
 }
 
+// A recording, which the owner has asked for (berm report PID), beside the page.
+static void recording_give(void) {
+    char path[PATH_MAX + 8];
+    (void)snprintf(path, sizeof path, "%s.json", live.path);
+    if (!berm__leaving_write(path, 0600))
+        BERM_LOG(BERM_LOG_WARN, "live_page: '%s' cannot be written", path);
+}
+
 static uint64_t live_tick(void *context) {
     static berm_live_device_t rows[BERM_DEVICES_MAX]; // the ticker's own
     uint32_t count = 0;
@@ -74,6 +84,8 @@ static uint64_t live_tick(void *context) {
         driver_calls = calls_sum(&stats.driver_calls);
     }
     berm__live_publish(&live, rows, count, driver_calls);
+    if (berm__live_is_asked(&live))
+        recording_give();
     return rest_ns;
 }
 

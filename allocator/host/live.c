@@ -69,12 +69,16 @@ static int file_make(const char *path) {
     return fd;
 }
 
+void berm__live_path(char path[PATH_MAX], uint64_t pid) {
+    (void)snprintf(path, PATH_MAX, "%s/%s%ld-%llu", berm__live_folder(), BERM_LIVE_PREFIX,
+                   (long)getuid(), (unsigned long long)pid);
+}
+
 bool berm__live_open(berm_live_t *live) {
     if (live->page != NULL) // of an earlier start
         (void)munmap(live->page, sizeof *live->page);
     *live = (berm_live_t){.page = NULL};
-    (void)snprintf(live->path, sizeof live->path, "%s/%s%ld-%ld", berm__live_folder(),
-                   BERM_LIVE_PREFIX, (long)getuid(), (long)getpid());
+    berm__live_path(live->path, (uint64_t)getpid());
     int fd = file_make(live->path);
     if (fd < 0)
         return false;
@@ -155,6 +159,27 @@ bool berm__live_read(const char *path, berm_live_page_t *page) {
     if (is_whole)
         command_clean(page);
     return is_whole;
+}
+
+bool berm__live_request(const char *path) {
+    const uint32_t one = 1;
+    struct stat about;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    errno = EPERM;
+    bool is_good =
+        fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == getuid() &&
+        about.st_size == sizeof(berm_live_page_t) &&
+        pwrite(fd, &one, sizeof one, offsetof(berm_live_page_t, request)) == (ssize_t)sizeof one;
+    int error = errno;
+    (void)close(fd);
+    errno = error;
+    return is_good;
+}
+
+bool berm__live_is_asked(berm_live_t *live) {
+    return live->page != NULL && atomic_exchange(&live->page->request, 0) != 0;
 }
 
 bool berm__live_is_running(const berm_live_page_t *page) {

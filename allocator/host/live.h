@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The live page: a file of a process in shared memory that has its statistics of a moment ago, for
-// other processes to read (berm top). The process writes it, others only read; one that is killed
-// leaves its last page.
+// other processes to read (berm top). The process writes it, others only read, but for the word in
+// which its owner asks for a recording; one that is killed leaves its last page.
 //
 // SEQUENCE. `sequence` is odd while the page is written. A reader takes a copy, and keeps it if the
 // number was even and is the same afterwards.
@@ -17,7 +17,7 @@
 #include "base/defs.h"
 
 enum {
-    BERM_LIVE_VERSION = 1,
+    BERM_LIVE_VERSION = 2,
     BERM_LIVE_DEVICES_MAX = 64,
     BERM_LIVE_COMMAND_BYTES = 96,
 };
@@ -48,7 +48,8 @@ typedef struct berm_live_page {
     uint64_t pid, started; // the kernel's start time tells it from another process of that number
     uint64_t updated_ns;   // of the system's clock
     uint64_t driver_calls;
-    uint32_t device_count, reserved_;
+    uint32_t device_count;
+    _Atomic uint32_t request; // 1: the owner asks for a recording; the process takes it back
     char command[BERM_LIVE_COMMAND_BYTES]; // NUL-terminated
     berm_live_device_t devices[BERM_LIVE_DEVICES_MAX];
 } berm_live_page_t;
@@ -63,6 +64,13 @@ typedef struct berm_live {
 bool berm__live_open(berm_live_t *live);
 void berm__live_publish(berm_live_t *live, const berm_live_device_t *devices, uint32_t count,
                         uint64_t driver_calls);
+// Asks the process of the page at `path` for a recording. Only its owner can: false, with the
+// reason in errno.
+bool berm__live_request(const char *path);
+// Whether one was asked for since the last call.
+bool berm__live_is_asked(berm_live_t *live);
+// The path of a page of this user's process.
+void berm__live_path(char path[PATH_MAX], uint64_t pid);
 // Takes the file away; the page stays mapped, so that a thread that still publishes does no harm.
 // In a forked child it does nothing.
 void berm__live_close(berm_live_t *live);
