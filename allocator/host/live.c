@@ -101,17 +101,19 @@ bool berm__live_open(berm_live_t *live) {
     return true;
 }
 
-void berm__live_publish(berm_live_t *live, const berm_live_device_t *devices, uint32_t count,
-                        uint64_t driver_calls) {
+void berm__live_publish(berm_live_t *live, const berm_live_rows_t *rows) {
     berm_live_page_t *page = live->page;
     if (page == NULL)
         return;
     uint64_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
     atomic_store_explicit(&page->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    page->device_count = count < BERM_LIVE_DEVICES_MAX ? count : BERM_LIVE_DEVICES_MAX;
-    memcpy(page->devices, devices, page->device_count * sizeof *devices);
-    page->driver_calls = driver_calls;
+    page->device_count = rows->device_count;
+    page->pool_count = rows->pool_count;
+    page->pools_left_out = rows->pools_left_out;
+    memcpy(page->devices, rows->devices, rows->device_count * sizeof *rows->devices);
+    memcpy(page->pools, rows->pools, rows->pool_count * sizeof *rows->pools);
+    page->driver_calls = rows->driver_calls;
     page->updated_ns = clock_now_ns();
     atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
 }
@@ -125,7 +127,7 @@ void berm__live_close(berm_live_t *live) {
 static bool page_is_valid(const berm_live_page_t *page) {
     return memcmp(page->magic, page_magic, sizeof page_magic) == 0 &&
            page->version == BERM_LIVE_VERSION && page->size_bytes == sizeof *page &&
-           page->device_count <= BERM_LIVE_DEVICES_MAX &&
+           page->device_count <= BERM_LIVE_DEVICES_MAX && page->pool_count <= BERM_LIVE_POOLS_MAX &&
            memchr(page->command, '\0', sizeof page->command) != NULL;
 }
 

@@ -19,6 +19,7 @@
 enum {
     BERM_LIVE_VERSION = 2,
     BERM_LIVE_DEVICES_MAX = 64,
+    BERM_LIVE_POOLS_MAX = 128,
     BERM_LIVE_COMMAND_BYTES = 96,
 };
 
@@ -39,7 +40,13 @@ typedef struct berm_live_device {
     uint64_t largest_free_bytes;
     uint64_t blocks, requests, frees; // live; made since the start
     uint64_t pools, moved_bytes, host_waits, out_of_memory;
+    uint64_t requests_per_s, frees_per_s; // since the page was written before
 } berm_live_device_t;
+
+typedef struct berm_live_pool {
+    uint64_t device, id_high, id_low; // 0, 0: the default pool
+    uint64_t blocks, requested_bytes, allocated_bytes, awaited_bytes, reserved_bytes;
+} berm_live_pool_t;
 
 typedef struct berm_live_page {
     char magic[8]; // "bermlive"
@@ -52,6 +59,8 @@ typedef struct berm_live_page {
     _Atomic uint32_t request; // 1: the owner asks for a recording; the process takes it back
     char command[BERM_LIVE_COMMAND_BYTES]; // NUL-terminated
     berm_live_device_t devices[BERM_LIVE_DEVICES_MAX];
+    uint32_t pool_count, pools_left_out;
+    berm_live_pool_t pools[BERM_LIVE_POOLS_MAX];
 } berm_live_page_t;
 
 typedef struct berm_live {
@@ -59,11 +68,18 @@ typedef struct berm_live {
     char path[PATH_MAX];
 } berm_live_t;
 
+// What is published at one time.
+typedef struct berm_live_rows {
+    uint32_t device_count, pool_count, pools_left_out;
+    uint64_t driver_calls;
+    berm_live_device_t devices[BERM_LIVE_DEVICES_MAX];
+    berm_live_pool_t pools[BERM_LIVE_POOLS_MAX];
+} berm_live_rows_t;
+
 // Makes the page of this process; one that *live had before is let go. False, with the reason in
 // errno, where the folder takes no file.
 bool berm__live_open(berm_live_t *live);
-void berm__live_publish(berm_live_t *live, const berm_live_device_t *devices, uint32_t count,
-                        uint64_t driver_calls);
+void berm__live_publish(berm_live_t *live, const berm_live_rows_t *rows);
 // Asks the process of the page at `path` for a recording. Only its owner can: false, with the
 // reason in errno.
 bool berm__live_request(const char *path);

@@ -82,6 +82,9 @@ json '(lambda d: d["requested_bytes"] == 300 << 20 and d["blocks"] == 100 and d[
        and d["reserved_bytes"] == d["active_bytes"] + d["cached_bytes"]
        and d["memory_bytes"] == 80 << 30)(r["processes"][0]["devices"][0])'
 json 'r["processes"][0]["devices"][1]["requested_bytes"] == 5 << 20'
+json '[(p["device"], p["id_low"], p["blocks"], p["requested_bytes"]) for p in r["processes"][0]["pools"]] == [
+       (0, 0, 100, 300 << 20), (1, 0, 1, 5 << 20)] and r["processes"][0]["pools_left_out"] == 0'
+json 'all(0 <= d["fragmentation"] <= 1 and d["requests_per_s"] >= 0 for d in r["processes"][0]["devices"] if d["cached_bytes"] > 0)'
 expect 0 "$BERM" top
 grep -q "^$holder .* 300.0 .*/hold" "$work/out" || fail "table: $(cat "$work/out")"
 
