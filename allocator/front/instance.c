@@ -12,6 +12,7 @@
 #include "front/background.h"
 #include "front/leaving.h"
 #include "front/live.h"
+#include "front/prometheus.h"
 #include "front/pressure.h"
 #include "front/route.h"
 #include "front/share.h"
@@ -123,6 +124,7 @@ static berm_status_t start_locked(const char *options) {
     hit_epoch_set();
     berm__background_start();
     berm__live_start();
+    berm__prometheus_start();
     berm__leaving_begin();
     return BERM_OK;
 }
@@ -261,6 +263,7 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
     }
     berm__background_stop();
     berm__live_stop();
+    berm__prometheus_stop();
     berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     berm__route_clear();
