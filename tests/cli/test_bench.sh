@@ -36,18 +36,14 @@ expect 0 "$BERM" bench --quick --capacity 16M --benchmark pair_64MiB,pair_512B -
 grep -q '^pair_64MiB,pytorch,.*skipped: ' "$work/out" || fail "no skip: $(cat "$work/out")"
 grep -q '^pair_512B,pytorch,1,1500,[0-9]' "$work/out" || fail "the rest was not measured"
 
-# A pair with the event ring on takes at most 1.10 times as long as with it off, in one run; instructions
-# always, time in one of five tries, as other programs have the machine too. That 100,000 events are at
-# most 8 MiB is in tests/unit/test_ring.c.
-if [ -z "${BERM_SANITIZE:-}" ]; then
-    for try in 1 2 3 4 5; do
-        expect 0 "$BERM" bench --json --instructions --rounds 15 --allocator berm --benchmark pair_512B_ring,pair_1MiB_ring
-        json "all(k['ring_off_instructions'] is None or k['instructions'] <= 1.10 * k['ring_off_instructions'] for k in r['rows'])"
-        grep -o '"ring_over_off":[0-9.]*' "$work/out" | cut -d: -f2 >"$work/ratios"
-        [ "$(wc -l <"$work/ratios")" -eq 2 ] || fail "two ratios: $(cat "$work/out")"
-        awk '$1 > 1.10 { exit 1 }' "$work/ratios" && break
-        [ "$try" -lt 5 ] || fail "the ring costs more than a tenth: $(cat "$work/ratios")"
-    done
+# A pair with the event ring on takes at most 1.10 times the instructions of one with it off, in one run.
+# What that is in time is measured beside it, and no test fails on a time: docs/recording.md has it. That
+# 100,000 events are at most 8 MiB is in tests/unit/test_ring.c.
+if command -v valgrind >/dev/null && [ -z "${BERM_SANITIZE:-}" ]; then
+    expect 0 "$BERM" bench --json --instructions --rounds 1 --allocator berm \
+        --benchmark pair_512B_ring,pair_1MiB_ring
+    json "all(k['ring_off_instructions'] < k['instructions'] <= 1.10 * k['ring_off_instructions'] for k in r['rows'])"
+    json "len(r['rows']) == 2 and all(k['ring_over_off'] > 0 for k in r['rows'])"
 fi
 
 # Bare, for profilers; counting instructions.
