@@ -95,7 +95,8 @@ wait "$holder" 2>/dev/null
 exec 9>&-
 check || fail 'the last one is not whole'
 
-BERM_CONF="log:warn,prometheus:$work/none/a.prom" expect 0 "$BERM" run -- "$work/hold"
+BERM_CONF="log:warn,prometheus:$work/none/a.prom" \
+    expect 0 bash -c 'sleep 2.5 | "$0" run -- "$1"' "$BERM" "$work/hold"
 [ "$(grep -c "prometheus: '$work/none/a.prom' cannot be written: No such file" "$work/err")" -eq 1 ] ||
     fail "$(cat "$work/err")"
 finish
