@@ -8,6 +8,7 @@ import sys
 
 from berm import _capi, _memory
 
+_FORWARD = "forward"
 LIVE, AWAITED = "live", "awaited"
 _HERE = os.path.dirname(os.path.realpath(__file__)) + os.sep
 _LIBRARY = os.sep + "site-packages" + os.sep
@@ -74,15 +75,19 @@ def _short(filename):
 
 def site(frames):
     """"file:line function" of the innermost frame of the program itself, or of a library where none
-    is; "" where neither is. frames: (filename, line, name), innermost first."""
-    best = None
+    is; where that is a module's forward(), with ", for" the line that called the model. "" where
+    there is neither. frames: (filename, line, name), innermost first."""
+    own, of_library = [], None
     for filename, line, name in frames:
         known = rank(filename)
-        if known == 2:
-            return f"{_short(filename)}:{line} {name}"
-        if known == 1 and best is None:
-            best = f"{_short(filename)}:{line} {name}"
-    return best or ""
+        text = f"{_short(filename)}:{line} {name}"
+        if known == 1 and of_library is None:
+            of_library = text
+        if known == 2 and (not own or name != _FORWARD):
+            own.append(text)
+            if name != _FORWARD:
+                break
+    return ", for ".join(own) or of_library or ""
 
 
 def plain(frames):

@@ -342,6 +342,14 @@ def describe(container):
     return ""
 
 
+def of_callable(function):
+    """A function by its name and place; another object by its class."""
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    return f"{function.__qualname__}, {_place(code)}" if code is not None else \
+        f"a {type(function).__name__}"
+
+
 def is_hook(text):
     """Whether a way goes through a hook of a module."""
     return _HOOKS.search(text) is not None

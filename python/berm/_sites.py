@@ -19,7 +19,10 @@ _noted = {}  # address: (site, operation), of the mode
 
 def is_recorded():
     """Whether torch keeps a history now."""
-    return torch._C._cuda_isHistoryEnabled()
+    try:
+        return torch._C._cuda_isHistoryEnabled()
+    except RuntimeError:  # plain hooks
+        return False
 
 
 def noted(address):
@@ -35,6 +38,17 @@ def shapes(values):
             if isinstance(each, torch.Tensor) and len(found) < _SHAPES_MAX:
                 found.append(f"({', '.join(map(str, each.shape))})")
     return " ".join(found)
+
+
+def _addresses(values):
+    """Where the memory of the tensors among values begins."""
+    found = set()
+    for value in values:
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            memory = _graph.storage(torch, each) if isinstance(each, torch.Tensor) else None
+            if memory is not None:
+                found.add(memory[0])
+    return found
 
 
 class Operators(TorchDispatchMode):
@@ -55,10 +69,9 @@ class Operators(TorchDispatchMode):
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
         site = _live.site_of_frame(sys._getframe(1))
-        for each in result if isinstance(result, (list, tuple)) else (result,):
-            memory = _graph.storage(torch, each) if isinstance(each, torch.Tensor) else None
-            if memory is not None and not any(each is value for value in args):
-                _noted[memory[0]] = (site, text)
+        taken = _addresses((*args, *kwargs.values()))
+        for address in _addresses(result if isinstance(result, (list, tuple)) else (result,)) - taken:
+            _noted[address] = (site, text)
         if self._after is not None:
             self._after(text, site)
         return result
