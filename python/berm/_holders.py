@@ -137,6 +137,8 @@ class _Look:
             text = f"in {path.container}"
             if "entr" in path.container:
                 text += ", which is a cache if nothing is ever taken out: give it a bound"
+            elif not path.text.endswith("[0]"):
+                text += ", a log if nothing is ever taken out: keep .cpu() of it, or give it a bound"
             reasons.append(text)
         reasons += {"local": [f"a variable of a function that runs: {path.place}"],
                     "exception": [f"a variable of a function that ended, kept by an exception's "

@@ -146,7 +146,8 @@ class Walk:
         order = {"global": 0, "class": 1, "suspended": 2, "exception": 3, "local": 4}
         ways = sorted(reversed(unique.values()), key=lambda path: (not path.is_program,
                                                                     order[path.kind]))
-        return ways[:most]
+        known = [path for path in ways if path.is_program] or ways
+        return known[:most]
 
     def is_referred(self, target):
         """Whether anything that Python knows refers to it."""
