@@ -68,24 +68,29 @@ def _rounded(size):
     return -(-size // _ROUNDING) * _ROUNDING
 
 
+def _wrong(what):
+    return BermError(f"{what!r}: a number of bytes, a shape, or a list of shapes, none below 0")
+
+
+def _is_size(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shape_bytes(shape, dtype):
+    return _rounded(math.prod(shape) * (dtype or torch.get_default_dtype()).itemsize)
+
+
 def bytes_of(what, dtype=None):
-    """Bytes of a number of bytes, a shape, or a list of shapes."""
-    if isinstance(what, bool) or isinstance(what, float):
-        raise BermError(f"{what!r}: a number of bytes, a shape, or a list of shapes")
-    if isinstance(what, int):
-        if what < 0:
-            raise BermError(f"{what} bytes: 0 or more")
+    """Bytes of a number of bytes, a shape (ints), or a list of shapes. Raises BermError."""
+    if _is_size(what):
         return what
-    try:
-        values = list(what)
-        if all(isinstance(each, int) for each in values):
-            each_bytes = (dtype or torch.get_default_dtype()).itemsize
-            if any(each < 0 for each in values):
-                raise BermError(f"shape {tuple(values)}: no dimension is below 0")
-            return _rounded(math.prod(values) * each_bytes)
-        return sum(bytes_of(tuple(each), dtype) for each in values)
-    except TypeError:
-        raise BermError(f"{what!r}: a number of bytes, a shape, or a list of shapes") from None
+    if not isinstance(what, (tuple, list)):
+        raise _wrong(what)
+    if what and all(map(_is_size, what)):
+        return _shape_bytes(what, dtype)
+    if all(isinstance(each, (tuple, list)) and all(map(_is_size, each)) for each in what):
+        return sum(_shape_bytes(each, dtype) for each in what)
+    raise _wrong(what)
 
 
 def _device(device):

@@ -18,25 +18,29 @@ def _listed(names):
                                         if len(names) > _SHOWN else "")
 
 
+def _count(number, noun):
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _training(model):
     names = [name for name, module in model.named_modules() if module.training]
     if names:
         acts = [name for name, module in model.named_modules() if module.training and
                 type(module).__name__.startswith(("Dropout", "BatchNorm", "AlphaDropout", "RReLU"))]
-        yield Finding("train mode", f"{len(names)} modules are in train mode ({_listed(acts or names)}):"
+        yield Finding("train mode", f"{_count(len(names), 'module')} in train mode ({_listed(acts or names)}):"
                       " dropout and batch statistics are active; call model.eval()")
 
 
 def _gradients(model):
     wanting = [name for name, each in model.named_parameters() if each.requires_grad]
     if wanting and torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
-        yield Finding("gradients recorded", f"{len(wanting)} parameters require gradients "
-                      f"({_listed(wanting)}), and here they are recorded: each output keeps the "
+        yield Finding("gradients recorded", f"{_count(len(wanting), 'parameter')} with requires_grad "
+                      f"({_listed(wanting)}), which are recorded here: each output keeps the "
                       "activations that made it; serve under torch.inference_mode()")
     held = [(name, each.grad) for name, each in model.named_parameters() if each.grad is not None]
     if held:
         size = sum(grad.numel() * grad.element_size() for _, grad in held)
-        yield Finding("gradients held", f"{len(held)} parameters have a .grad ({size} bytes): "
+        yield Finding("gradients held", f"{_count(len(held), 'parameter')} with a .grad ({size} bytes): "
                       "model.zero_grad(set_to_none=True) drops them")
 
 
@@ -71,7 +75,7 @@ def _dtypes(model):
     for dtype, members in by_dtype.items():
         names = [name for name, is_norm, _ in members if not is_norm]
         if dtype != main and names:
-            yield Finding("mixed dtypes", f"{len(names)} parameters are {dtype} in a model of {main} "
+            yield Finding("mixed dtypes", f"{_count(len(names), 'parameter')} of {dtype} in a model of {main} "
                           f"({_listed(names)}): results are widened, with copies; model.to(dtype=...)")
 
 
@@ -81,7 +85,7 @@ def _devices(model):
         by_device[each.device].append(name)
     if len({device for device in by_device if device.type == "cpu"}) and len(by_device) > 1:
         names = by_device[torch.device("cpu")]
-        yield Finding("mixed devices", f"{len(names)} parameters or buffers are on the CPU "
+        yield Finding("mixed devices", f"{_count(len(names), 'parameter or buffer')} on the CPU "
                       f"({_listed(names)}), the others are not: model.to(device)")
 
 
@@ -93,7 +97,7 @@ def _hooks(model):
                 held = _held(hook)
                 if held:
                     yield Finding("hook holds tensors", f"a hook of {name or 'the model'} "
-                                  f"({_names.of_callable(hook)}) holds {held} tensors")
+                                  f"({_names.of_callable(hook)}) holds {_count(held, 'tensor')}")
 
 
 def _held(hook):
