@@ -20,6 +20,8 @@ def storage(torch, tensor):
             if not tensor.is_cuda:
                 return None
             found = tensor.untyped_storage()
+            if found.device.type != "cuda":  # a fake tensor
+                return None
             address, size = found.data_ptr(), found.nbytes()
     except (RuntimeError, NotImplementedError, AttributeError, TypeError):
         return None

@@ -115,6 +115,17 @@ class _Look:
                                 max(self.deadline - time.monotonic(), _WALK_SECONDS_MIN),
                                 self.before)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Drops all: the objects of a moment lead to each other, and to this."""
+        if self.walk is not None:
+            self.walk.close()
+        for each in (self.objects, self.live, self.roots):
+            each.clear()
+        self.before, self.memories = set(), {}
+
     # --- reasons ---------------------------------------------------------------------------------
 
     def _why_named(self, tensor, path, size):
@@ -225,28 +236,30 @@ def _unknown(blocks, memories):
 
 
 def _top(top, device, seconds):
-    look = _Look(device, seconds)
-    blocks = _live.blocks(torch, device)
-    memories = [*look.memories.values(), *_unknown(blocks, look.memories)]
-    memories = sorted(memories, key=lambda memory: -memory.size)[:TARGETS_MAX]
-    look.begin(memories)
-    found = Holders(_grouped([look.holder(each, _site(blocks, each.address)) for each in memories],
-                             top))
+    with _Look(device, seconds) as look:
+        blocks = _live.blocks(torch, device)
+        memories = [*look.memories.values(), *_unknown(blocks, look.memories)]
+        memories = sorted(memories, key=lambda memory: -memory.size)[:TARGETS_MAX]
+        look.begin(memories)
+        found = Holders(_grouped([look.holder(each, _site(blocks, each.address))
+                                  for each in memories], top))
+        found.is_complete = look.is_complete and look.walk.is_complete
+    return found
+
+
+def _of_one(look, memory, blocks):
+    look.begin([memory])
+    found = Holders([look.holder(memory, _site(blocks, memory.address))])
     found.is_complete = look.is_complete and look.walk.is_complete
-    look.walk.close()
     return found
 
 
 def _of_host(tensor, seconds):
     """A tensor without device memory: names only."""
-    look = _Look(None, seconds)
-    memory = _Memory(0, tensor.numel() * tensor.element_size())
-    memory.tensors = [tensor]
-    look.begin([memory])
-    found = Holders([look.holder(memory, "")])
-    found.is_complete = look.walk.is_complete
-    look.walk.close()
-    return found
+    with _Look(None, seconds) as look:
+        memory = _Memory(0, tensor.numel() * tensor.element_size())
+        memory.tensors = [tensor]
+        return _of_one(look, memory, _live.Blocks(()))
 
 
 def holders(what=None, top=10, device=None, seconds=2.0):
@@ -273,15 +286,11 @@ def holders(what=None, top=10, device=None, seconds=2.0):
     else:
         address, where = int(what), torch.cuda.current_device() if device is None and \
             torch.cuda.is_initialized() else device or 0
-    look = _Look(None, seconds)
-    blocks = _live.blocks(torch, where)
-    memory, block = look.at(address), blocks.at(address)
-    if memory is None:
-        if block is None or block.state != _live.LIVE:
-            raise BermError(f"berm.torch.holders: no live block has the address {address:#x}")
-        memory = _Memory(block.address, block.requested)
-    look.begin([memory])
-    found = Holders([look.holder(memory, _site(blocks, memory.address))])
-    found.is_complete = look.is_complete and look.walk.is_complete
-    look.walk.close()
-    return found
+    with _Look(None, seconds) as look:
+        blocks = _live.blocks(torch, where)
+        memory, block = look.at(address), blocks.at(address)
+        if memory is None:
+            if block is None or block.state != _live.LIVE:
+                raise BermError(f"berm.torch.holders: no live block has the address {address:#x}")
+            memory = _Memory(block.address, block.requested)
+        return _of_one(look, memory, blocks)

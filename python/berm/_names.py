@@ -6,6 +6,7 @@ import functools
 import gc
 import re
 import sys
+import threading
 import time
 import types
 
@@ -25,13 +26,14 @@ _REFERENCES_OF_OWN = 3  # to a frame's dictionary of locals: the frame's, ours, 
 Path = collections.namedtuple("Path", "text kind container place is_program closure")
 
 
-def _locals(frame):
+def _locals(frame, before):
     """(name, id) of a running function's variables. Where Python makes a dictionary of them for
-    that, it is emptied: it would keep them alive as long as the function runs."""
+    that, it is emptied: it would keep them alive as long as the function runs. One that the program
+    has too, by locals(), is left. before: ids of objects that the walk itself refers to once."""
     variables = frame.f_locals
     found = [(name, id(value)) for name, value in list(variables.items())]
     if type(variables) is dict and frame.f_code.co_flags & _FUNCTION_LOCALS and \
-            sys.getrefcount(variables) <= _REFERENCES_OF_OWN:
+            sys.getrefcount(variables) <= _REFERENCES_OF_OWN + (id(variables) in before):
         variables.clear()
     return found
 
@@ -40,20 +42,29 @@ def _place(code, line=None):
     return f"{_live._short(code.co_filename)}:{line or code.co_firstlineno}"
 
 
-def running():
-    """Variables of all functions that run, in all threads: {id: [(function, variable, place)]}."""
-    found = collections.defaultdict(list)
-    for top in list(sys._current_frames().values()):
-        frame = top
-        while frame is not None:
-            if frame.f_code.co_flags & _FUNCTION_LOCALS and \
-                    not frame.f_code.co_filename.startswith(_live._HERE):
-                for name, number in _locals(frame):
-                    found[number].append((frame.f_code.co_name, name,
-                                          _place(frame.f_code, frame.f_lineno),
-                                          _live.rank(frame.f_code.co_filename) == 2))
+def running(before):
+    """Variables of all functions that run, in all threads, callers first: {id: [(function, variable,
+    place, whether it is the program's)]}."""
+    found, frames = collections.defaultdict(list), []
+    own = threading.get_ident()
+    for thread, frame in list(sys._current_frames().items()):
+        if thread == own:  # this function's own would be in a cycle, and keep all of its callers'
             frame = frame.f_back
+        frames.clear()
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        while frames:
+            _note(found, frames.pop(), before)
     return dict(found)
+
+
+def _note(found, frame, before):
+    code = frame.f_code
+    if code.co_flags & _FUNCTION_LOCALS and not code.co_filename.startswith(_live._HERE):
+        for name, number in _locals(frame, before):
+            found[number].append((code.co_name, name, _place(code, frame.f_lineno),
+                                  _live.rank(code.co_filename) == 2))
 
 
 def _modules():
@@ -74,7 +85,7 @@ class Walk:
         self._before = before
         self._deadline = time.monotonic() + seconds
         self._modules = _modules()
-        self._running = running()
+        self._running = running(before)
         self._known = {}  # id: object
         self._parents = {}  # id: ids of what refers to it
         self._explore(targets)
@@ -199,7 +210,7 @@ class Walk:
             kind = "suspended"
         if frame is None:
             return None
-        names = [name for name, number in _locals(frame) if number == chain[1]]
+        names = [name for name, number in _locals(frame, self._before) if number == chain[1]]
         name = names[0] if names else "(a temporary value)"
         place = f"{_place(frame.f_code, frame.f_lineno)} {frame.f_code.co_name}"
         return self._made(name, kind, chain[1:], place,
