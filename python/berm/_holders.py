@@ -10,6 +10,7 @@ from berm._lib import BermError
 
 TARGETS_MAX = 600  # storages of one walk
 _WALK_SECONDS_MIN = 0.2
+_LOG_LEAST = 8  # members of a list that may be a log
 _VIEW_SHARE = 0.5  # of a storage; what is smaller is a view that keeps the whole
 _FIX = "run it under torch.inference_mode(), or keep what .detach() returns"
 
@@ -148,7 +149,7 @@ class _Look:
             text = f"in {path.container}"
             if "entr" in path.container:
                 text += ", which is a cache if nothing is ever taken out: give it a bound"
-            elif not path.text.endswith("[0]"):
+            elif int(path.container.rsplit(" ", 1)[-1]) >= _LOG_LEAST:
                 text += ", a log if nothing is ever taken out: keep .cpu() of it, or give it a bound"
             reasons.append(text)
         reasons += {"local": [f"a variable of a function that runs: {path.place}"],

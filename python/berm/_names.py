@@ -347,10 +347,7 @@ def describe(container):
         count = len(container)
         return f"a {type(container).__name__} of {count} entr{'y' if count == 1 else 'ies'}"
     if type(container).__name__ == "_lru_cache_wrapper":
-        try:
-            return f"a functools cache of {container.cache_info().currsize} entries"
-        except Exception:
-            return "a functools cache"
+        return f"a functools cache of {container.cache_info().currsize} entries"
     return ""
 
 
