@@ -14,6 +14,8 @@ ENTRIES = 20_000  # events that a trace keeps: reading it takes some 7 microseco
 _SHAPES_MAX = 4
 _lock = threading.Lock()
 _users = 0  # of torch's history, when it was begun here
+# Of what torch.compile traces, hooks are a part: there they do nothing.
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 _noted = {}  # address: (site, operation), of the mode
 
 
@@ -55,6 +57,11 @@ class Operators(TorchDispatchMode):
     """Notes for each operator of this thread its name and the shapes it was given, as metadata of
     torch's history, or, where there is none, by itself; `after` is called with them."""
 
+    @classmethod
+    def ignore_compile_internals(cls):
+        """torch.compile works as without it; of what is compiled the operators are not told."""
+        return True
+
     def __init__(self, after=None):
         super().__init__()
         self._after = after
@@ -89,6 +96,8 @@ class Modules:
                          hooks.register_module_forward_hook(self._ended, always_call=True)]
 
     def _before(self, module, inputs):
+        if _is_compiling():
+            return
         stack = self._running.__dict__.setdefault("stack", [])
         if not stack:
             root = type(module).__name__
@@ -99,6 +108,8 @@ class Modules:
         self._set(stack[-1])
 
     def _ended(self, *_):
+        if _is_compiling():
+            return
         stack = self._running.__dict__.setdefault("stack", [])
         if stack:
             stack.pop()

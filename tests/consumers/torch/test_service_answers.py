@@ -235,6 +235,36 @@ def watch_attaches(torch, berm_torch):
 
 
 @case
+def watch_of_what_is_compiled_or_captured(torch, berm_torch):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).cuda()
+    x = torch.ones(4, 64, device="cuda")
+    for ops in (False, True):
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend="eager", fullgraph=True)
+        watch = berm_torch.watch(ops=ops)
+        for _ in range(3):
+            with watch:
+                compiled(x)
+        equal([request.error for request in watch.requests], [None] * 3, f"compiled, ops={ops}")
+        watch.close()
+    if berm_torch.installed() == "hooks":  # a mode of the watch's, and capture needs none
+        return
+    watch, graph = berm_torch.watch(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        with watch:
+            y = model(x)
+        found = berm_torch.breakdown()
+        berm_torch.holders()
+        berm_torch.would_fit(3)
+    with watch:
+        graph.replay()
+    equal(len(watch.requests), 2, "a capture and a replay")
+    equal(sum(found.values()), found.used_bytes, "the sum in a capture")
+    watch.close()
+    del y
+
+
+@case
 def watch_of_threads(torch, berm_torch):
     watch, failed = berm_torch.watch(), []
     together = threading.Barrier(4)
@@ -335,6 +365,36 @@ def admits(torch, berm_torch):
     berm_torch.quota("tenant", None)
     enter(11 * MIB, tag="tenant")
     refused(berm_torch.BermError, "0 or more", berm_torch.quota, "tenant", -1)
+
+
+@case
+def admits_threads(torch, berm_torch):
+    """Of eight at once, each of a third of what there is, never more than three are let in."""
+    third = largest(berm_torch) // 3
+    lock, together = threading.Lock(), threading.Barrier(8)
+    counts = {"in": 0, "most": 0, "refused": 0}
+
+    def serve():
+        together.wait()
+        for _ in range(20):
+            try:
+                with berm_torch.admit(third - MIB):
+                    with lock:
+                        counts["in"] += 1
+                        counts["most"] = max(counts["most"], counts["in"])
+                    with lock:
+                        counts["in"] -= 1
+            except berm_torch.NotAdmitted:
+                with lock:
+                    counts["refused"] += 1
+    threads = [threading.Thread(target=serve) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= counts["most"] <= 3 and counts["in"] == 0, counts
+    with berm_torch.admit(third * 2):
+        pass
 
 
 def child(route):
