@@ -10,6 +10,9 @@ import torch_test
 MIB = 1 << 20
 OUTSIDE = 3 << 30
 CASES = []
+# With torch's own allocator. It says so where only berm can answer.
+OF_NATIVE = ("before_cuda", "breakdown_of_training", "check_finds_each_fault", "watch_tells_requests",
+             "watch_attaches", "refuses_without_berm")
 
 
 def case(function):
@@ -368,6 +371,16 @@ def admits(torch, berm_torch):
 
 
 @case
+def refuses_without_berm(torch, berm_torch):
+    if berm_torch.installed() is None:
+        refused(berm_torch.BermError, "install()", berm_torch.would_fit, 1)
+        refused(berm_torch.BermError, "install()", berm_torch.admit(1).__enter__)
+    found = berm_torch.breakdown()
+    equal(sum(found.values()), found.used_bytes, "the sum")
+    equal(found["outside"], OUTSIDE, "what other processes have")
+
+
+@case
 def admits_threads(torch, berm_torch):
     """Of eight at once, each of a third of what there is, never more than three are let in."""
     third = largest(berm_torch) // 3
@@ -401,6 +414,8 @@ def child(route):
     torch = torch_test.load(route, "small")
     import berm.torch
     for function in CASES:
+        if len(sys.argv) > 1 and function.__name__ not in sys.argv[1:]:
+            continue
         function(torch, berm.torch)
         print(f"ok: {function.__name__}", flush=True)
 
@@ -412,13 +427,14 @@ def main():
         return
     if os.environ.get("BERM_SANITIZE"):
         torch_test.skip("PyTorch is not sanitized")
-    for each in ("subclass", "hooks"):
-        status, output, errors = torch_test.run_child(__file__, each, SIMCUDA_GPU="H100-80",
+    for each in ("subclass", "hooks", "native"):
+        chosen = OF_NATIVE if each == "native" else ()
+        status, output, errors = torch_test.run_child(__file__, each, chosen, SIMCUDA_GPU="H100-80",
                                                       SIMCUDA_OUTSIDE=str(OUTSIDE))
         if status != 0:
             print(f"FAIL: {each}: exit {status} after\n{output}\n{errors[-2500:]}")
             sys.exit(1)
-        print(f"{each}: {len(output.splitlines())} of {len(CASES)} cases")
+        print(f"{each}: {len(output.splitlines())} of {len(chosen or CASES)} cases")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import torch_test
 
 MIB = 1 << 20
 CASES = []
+OF_NATIVE = ("lists_and_tables", "autograd", "groups")  # with torch's own allocator
 torch = berm_torch = None
 
 
@@ -405,16 +406,15 @@ def other_threads_go_on():
 
 @case
 def groups():
-    if berm_torch.installed() == "subclass":
-        with berm_torch.sites():
-            shelf.many = [make() for _ in range(30)]
-    else:
-        shelf.many = [make() for _ in range(30)]
+    recording = berm_torch.sites()
+    shelf.many = [make() for _ in range(30)]
     shelf.one = make(4)
     first, second = berm_torch.holders(top=2)
     named(first, "__main__.shelf.many[*]", "in a list of 30")
     assert (first.tensors, first.size_bytes) == (30, 60 * MIB), first
     named(second, "__main__.shelf.one")
+    assert " make, for" not in first.site and first.site.endswith(" make"), first.site
+    recording.end()
     assert "60.0 MiB  30 tensors" in str(berm_torch.holders(top=1)), str(first)
     vars(shelf).clear()
 
@@ -440,12 +440,13 @@ def main():
         return
     if os.environ.get("BERM_SANITIZE"):
         torch_test.skip("PyTorch is not sanitized")
-    for each in ("subclass", "hooks"):
-        status, output, errors = torch_test.run_child(__file__, each, sys.argv[1:])
+    for each in ("subclass", "hooks", "native"):
+        chosen = sys.argv[1:] or (OF_NATIVE if each == "native" else ())
+        status, output, errors = torch_test.run_child(__file__, each, chosen)
         if status != 0:
             print(f"FAIL: {each}: exit {status} after\n{output}\n{errors[-2500:]}")
             sys.exit(1)
-        print(f"{each}: {len(output.splitlines())} of {len(CASES)} cases")
+        print(f"{each}: {len(output.splitlines())} of {len(chosen or CASES)} cases")
         if os.environ.get("BERM_TEST_VERBOSE"):
             print(output)
 
