@@ -3,7 +3,7 @@
 // stress/plot.
 #include <getopt.h>
 
-#include "cli/cli.h"
+#include "cli/report.h"
 #include "stress/plot/plot.h"
 
 typedef struct plot_arguments {
@@ -60,7 +60,7 @@ static int plot_run(int argc, char **argv) {
     if (status != CLI_OK)
         return status;
     char error[512] = "";
-    if (plot_file(a.input, &a.read, a.output, error, sizeof error) != 0)
+    if (plot_file(a.input, &a.read, cli_site_text, a.output, error, sizeof error) != 0)
         return cli_fail(argv[0], "%s", error);
     return CLI_OK;
 }
@@ -73,6 +73,8 @@ const cli_command_t cli_plot = {
             "  a series of `berm replay --series`   live, allocated and reserved over events\n"
             "                                       below, bytes moved and time in driver calls\n"
             "  a trace (see berm replay --help)     live bytes over events; nothing is replayed\n"
+            "  a recording (berm record)            a page, HTML only: what failed, memory over\n"
+            "                                       time, who holds it, a map of the segments\n"
             "  a snapshot of berm_snapshot_write    a map of each segment: blocks, free and\n"
             "                                       unmapped memory, where handles meet\n"
             "  CSV of `berm bench fragmentation`    reserved against moved, moved and driver time\n"

@@ -6,6 +6,10 @@
 #include "cli/cli.h"
 #include "record/record.h"
 
+// What a call site of the recording is: "case_alloc at case.h:21 (inlined by) main at leak.c:23" by
+// addr2line, where it is installed and the program has debug information, or the file and offset.
+void cli_site_text(const berm_record_t *record, uint64_t address, char *text, size_t capacity);
+
 // Prints where live blocks of the device were asked for; nothing where call sites were not noted.
 void cli_report_sites(const berm_record_t *record, const berm_record_device_t *device);
 

@@ -88,8 +88,7 @@ static void text_join(const char *output, char *text, size_t capacity) {
     text[length] = '\0';
 }
 
-// "case_alloc at case.h:21 (inlined by) main at leak.c:23", or the file and offset.
-static void site_text(const berm_record_t *record, uint64_t address, char *text, size_t capacity) {
+void cli_site_text(const berm_record_t *record, uint64_t address, char *text, size_t capacity) {
     char offset[32], output[512] = "";
     (void)snprintf(text, capacity, "0x%" PRIx64, address);
     for (unsigned i = 0; i < record->module_count; i++) {
@@ -118,7 +117,7 @@ void cli_report_sites(const berm_record_t *record, const berm_record_device_t *d
         (void)printf("call sites:\n");
     for (uint64_t i = 0; i < count && i < SITES_SHOWN; i++) {
         char text[512];
-        site_text(record, sites[i].address, text, sizeof text);
+        cli_site_text(record, sites[i].address, text, sizeof text);
         (void)printf("  %8.1f MiB in %" PRIu64 " block%s: %s\n", cli_mib(sites[i].bytes),
                      sites[i].blocks, BERM_PLURAL(sites[i].blocks), text);
     }

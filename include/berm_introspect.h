@@ -110,6 +110,7 @@ typedef struct berm_stats {
     uint64_t planned_mappings;        // granules of all plans' addresses;
     uint64_t planning_ns;             // time spent planning, in requests and frees
     berm_ladder_counts_t ladder;      // what served requests that found nothing free
+    uint64_t imported_mappings;       // handles of imports, each mapped once; not in `mappings`
 } berm_stats_t;
 
 #define BERM_STATS_INIT BERM_SIZED_INIT(berm_stats_t)

@@ -12,6 +12,11 @@
 //   is rounded up to whole granules, and one cuMemCreate is behind all of it, so that no other
 //   block's bytes are ever shown. A block of another pool gives BERM_ERROR_NOT_EXPORTABLE.
 //
+//   With the option shareable:on berm_share_send takes every block that is not plain, for processes
+//   that trust each other: the receiver maps the pages that the block lies in, and sees, and could
+//   write, what else lies in the first and the last of them. Nothing is kept back for it: the
+//   receiver closes its import before the block is freed.
+//
 // LIFE OF SHARED MEMORY
 //   The exporter frees its block when it likes, as any other. The handle of a block that was
 //   exported is then given back to the driver, once the work that used it is done, and never serves
@@ -85,17 +90,21 @@ BERM_API berm_status_t berm_import_close(berm_addr_t addr, berm_stream_t stream)
 // ---------------------------------------------------------------------------------------------
 //
 // A UNIX socket that is connected, SOCK_STREAM or SOCK_SEQPACKET. One call sends one block, and one
-// call receives it: a header of 96 bytes (magic, version, sizes, the device's UUID), and one
-// descriptor. The other end need not be trusted: what is no such message gives BERM_ERROR_PROTOCOL,
-// leaves no descriptor open and maps nothing; a stream is out of step then, and is to be closed. A
-// socket that does not block is waited for; time limits set on it (SO_RCVTIMEO, SO_SNDTIMEO) hold,
-// and give BERM_ERROR_SYSTEM. Two threads do not use one socket in one direction at once.
+// call receives it: a header of 96 bytes (magic, version, sizes, the device's UUID) and one
+// descriptor; with shareable:on, a message of 24 bytes and a descriptor for each further handle.
+// The other end need not be trusted: what is no such message gives BERM_ERROR_PROTOCOL, leaves no
+// descriptor open and maps nothing; a stream is out of step then, and is to be closed. A socket
+// that does not block is waited for; time limits set on it (SO_RCVTIMEO, SO_SNDTIMEO) hold, and
+// give BERM_ERROR_SYSTEM. Two threads do not use one socket in one direction at once.
 
 // Exports a block and sends it. The descriptor does not stay open here; until the other end has
 // taken it the message itself keeps the memory.
 // Errors: as berm_export, and DISCONNECTED, SYSTEM.
 // Driver: yes. Waits: for the socket. Streams: none.
 BERM_API BERM_CHECKED berm_status_t berm_share_send(int socket_fd, berm_addr_t addr);
+
+// Whether berm_share_send would take the block now. Errors, driver, waits, streams: as berm_export.
+BERM_API BERM_CHECKED berm_status_t berm_share_check(berm_addr_t addr);
 
 // Receives a block and imports it, for use by `device` (BERM_DEVICE_ANY: the one it lies on, found
 // by its UUID). *size_bytes (may be NULL) is the size that the sender asked for when it allocated

@@ -75,6 +75,30 @@ typedef struct CUgraphExec_st *berm_cu_graph_exec_t;   // CUgraphExec
 typedef struct CUmemPoolHandle_st *berm_cu_mem_pool_t; // CUmemoryPool
 typedef void (*berm_cu_host_fn)(void *user_data);      // CUhostFn
 
+// Elements of arrays (CUarray_format), those of one to four bytes a channel.
+enum {
+    BERM_CU_FORMAT_UINT8 = 1,
+    BERM_CU_FORMAT_UINT16 = 2,
+    BERM_CU_FORMAT_UINT32 = 3,
+    BERM_CU_FORMAT_SINT8 = 8,
+    BERM_CU_FORMAT_SINT16 = 9,
+    BERM_CU_FORMAT_SINT32 = 10,
+    BERM_CU_FORMAT_HALF = 16,
+    BERM_CU_FORMAT_FLOAT = 32,
+};
+
+typedef struct berm_cu_array {
+    size_t width, height; // 0: one dimension
+    int format;
+    unsigned channels;
+} berm_cu_array_t; // CUDA_ARRAY_DESCRIPTOR
+
+typedef struct berm_cu_array3d {
+    size_t width, height, depth;
+    int format;
+    unsigned channels, flags;
+} berm_cu_array3d_t; // CUDA_ARRAY3D_DESCRIPTOR
+
 typedef struct berm_cu_uuid {
     char bytes[16];
 } berm_cu_uuid_t; // CUuuid

@@ -32,25 +32,32 @@ int berm__audit_exports(const berm_audit_t *audit, uint64_t *leaving) {
 // I31: figures are those of the list, and what is mapped is whole.
 static int imports_check(const berm_audit_t *audit) {
     const berm_device_t *device = audit->device;
-    uint64_t count = 0, bytes = 0;
+    uint64_t count = 0, bytes = 0, mappings = 0;
     for (const berm_list_t *link = device->imports.next; link != &device->imports;
          link = link->next) {
         const berm_import_t *import = BERM_CONTAINER_OF((uintptr_t)link, berm_import_t, link);
         if (!import->is_mapped)
             continue;
         bool is_its = import->addr == 0 || import->addr - import->base < import->size_bytes;
-        if (import->base == 0 || !import->has_handle || !is_its)
-            return berm__audit_fail(audit, 31, import->base,
-                                    "an import is mapped without a handle or addresses of its own");
+        bool is_whole =
+            import->held_count == import->part_count && import->mapped_bytes == import->size_bytes;
+        if (import->base == 0 || !is_whole || !is_its)
+            return berm__audit_fail(
+                audit, 31, import->base,
+                "an import is mapped without its handles or addresses of its own");
         count++;
         bytes += import->size_bytes;
+        mappings += import->part_count;
     }
-    if (count == device->import_count && bytes == device->imported_bytes)
+    if (count == device->import_count && bytes == device->imported_bytes &&
+        mappings == device->imported_mappings)
         return 0;
     return berm__audit_fail(audit, 31, 0,
-                            "%" PRIu64 " imports of %" PRIu64 " bytes are mapped, %" PRIu64
-                            " of %" PRIu64 " bytes are counted",
-                            count, bytes, device->import_count, device->imported_bytes);
+                            "%" PRIu64 " imports of %" PRIu64 " bytes, in %" PRIu64
+                            " handles, are mapped; %" PRIu64 " of %" PRIu64 " in %" PRIu64
+                            " are counted",
+                            count, bytes, mappings, device->import_count, device->imported_bytes,
+                            device->imported_mappings);
 }
 
 // I33.

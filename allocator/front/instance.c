@@ -166,8 +166,10 @@ static berm_status_t device_open_locked(int ordinal, berm_device_t **out) {
     berm_device_t *device = berm__mem_alloc(sizeof *device);
     if (device == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    berm_status_t status = berm__device_open(device, &heap->drv, ordinal, &heap->dir,
-                                             heap->options.handle_bytes, heap->options.backing);
+    const berm_options_t *options = &heap->options;
+    berm_status_t status =
+        berm__device_open(device, &heap->drv, ordinal, &heap->dir, options->handle_bytes,
+                          options->backing, options->shares_pages);
     if (status != BERM_OK) {
         berm__mem_free(device, sizeof *device);
         return status;

@@ -41,6 +41,7 @@ typedef struct berm_options {
     double memory_fraction; // of the device's memory; 0: none
     uint64_t handle_bytes;  // a power of two; the granule if that is larger
     bool sync_edits;
+    bool shares_pages;
     uint64_t decay_ms;           // UINT64_MAX: never
     uint64_t decay_half_life_ms; // UINT64_MAX: decay_ms holds
     bool learned_placement;

@@ -37,51 +37,89 @@ berm_status_t berm__import_or_unknown(berm_addr_t addr) {
 
 // --- exporting ---------------------------------------------------------------------------------
 
-// The handle of a live block, marked before the driver makes a descriptor: a free that comes
-// between must not give it to another block. The device's lock is held.
-static berm_status_t handle_mark(berm_segment_t *segment, berm_addr_t addr,
-                                 berm_phys_handle_t **handle, bool *was_exported,
-                                 uint64_t *requested_bytes) {
+// The handles that a live block lies in, where all may be exported (option shareable), and the one
+// that is number `part`; false if they may not. They stay where they are while the block lives. The
+// pool's lock is held.
+static bool shown_find(const berm_block_t *block, uint32_t part, berm_exported_t *exported,
+                       berm_phys_handle_t **handle) {
+    const berm_segment_t *segment = block->segment;
+    unsigned lg = segment->gpu->lg_granule;
+    if (!segment->gpu->shares_pages || berm__pool_is_plain(block->pool))
+        return false;
+    uint64_t offset = block->addr - segment->base;
+    uint64_t first = berm__segment_granule_of(segment, offset);
+    uint64_t last = berm__segment_granule_of(segment, offset + block->size_bytes - 1);
+    // The first handle may begin before the block's first granule.
+    const berm_phys_handle_t *leading = segment->handle_of[first];
+    uint64_t begin = first;
+    while (leading->granules > 1 && begin > 0 && segment->handle_of[begin - 1] == leading)
+        begin--;
+    exported->offset_bytes = offset - (begin << lg);
+    for (uint64_t at = begin; at <= last; at += segment->handle_of[at]->granules) {
+        if (exported->part_count++ == part)
+            *handle = segment->handle_of[at];
+        exported->size_bytes += (uint64_t)segment->handle_of[at]->granules << lg;
+    }
+    return part < exported->part_count;
+}
+
+// What was asked for when the block was allocated; of a slot what it has.
+static uint64_t requested_bytes_of(const berm_block_t *block) {
+    return block->slab != NULL ? block->size_bytes : block->range->as.block.requested_bytes;
+}
+
+// The handle of a live block; one that it owns is marked before the driver makes a descriptor: a
+// free that comes between must not give it to another block. The device's lock is held.
+static berm_status_t handle_find(berm_segment_t *segment, berm_addr_t addr, berm_export_kind_t kind,
+                                 uint32_t part, berm_exported_t *exported,
+                                 berm_phys_handle_t **handle, bool *is_new) {
     berm_block_t block;
     berm_pool_t *pool = segment->pool;
     berm__mutex_lock(&pool->lock);
     berm_status_t status = berm__pool_block_find(segment, addr, &block);
-    *handle = status == BERM_OK ? berm__block_own_handle(&block) : NULL;
+    *handle = status == BERM_OK && part == 0 ? berm__block_own_handle(&block) : NULL;
     if (*handle != NULL) {
-        *was_exported = (*handle)->is_exported;
-        *requested_bytes = block.range->as.block.requested_bytes;
+        *is_new = !(*handle)->is_exported;
         berm__handle_exported_set(*handle, true);
+        exported->part_count = 1;
+        exported->size_bytes = (uint64_t)(*handle)->granules << segment->gpu->lg_granule;
+    } else if (status == BERM_OK &&
+               (kind == BERM_EXPORT_OWN || !shown_find(&block, part, exported, handle))) {
+        status = BERM_ERROR_NOT_EXPORTABLE;
+    }
+    if (status == BERM_OK) {
+        exported->requested_bytes = requested_bytes_of(&block);
+        exported->part_bytes = (uint64_t)(*handle)->granules << segment->gpu->lg_granule;
     }
     berm__mutex_unlock(&pool->lock);
-    return status == BERM_OK && *handle == NULL ? BERM_ERROR_NOT_EXPORTABLE : status;
+    return status;
 }
 
 static berm_status_t export_locked(berm_segment_t *segment, berm_addr_t addr,
+                                   berm_export_kind_t kind, uint32_t part,
                                    berm_exported_t *exported) {
     berm_phys_handle_t *handle;
     berm_gpu_t *gpu = segment->gpu;
     berm_pool_t *pool = segment->pool;
-    bool is_pushed, was_exported;
-    berm_status_t status =
-        handle_mark(segment, addr, &handle, &was_exported, &exported->requested_bytes);
+    bool is_pushed, is_new = false;
+    berm_status_t status = handle_find(segment, addr, kind, part, exported, &handle, &is_new);
     if (status != BERM_OK)
         return status;
+    exported->device = gpu->ordinal;
     status = berm__gpu_enter(gpu, &is_pushed);
     if (status == BERM_OK)
         status = berm__handle_export(gpu, handle->handle, &exported->fd);
     berm__gpu_leave(gpu, is_pushed);
-    if (status != BERM_OK) {
-        berm__mutex_lock(&pool->lock);
-        berm__handle_exported_set(handle, was_exported);
-        berm__mutex_unlock(&pool->lock);
+    if (status == BERM_OK || !is_new)
         return status;
-    }
-    exported->device = gpu->ordinal;
-    exported->size_bytes = (uint64_t)handle->granules << gpu->lg_granule;
-    return BERM_OK;
+    berm__mutex_lock(&pool->lock);
+    berm__handle_exported_set(handle, false);
+    berm__mutex_unlock(&pool->lock);
+    return status;
 }
 
-berm_status_t berm__share_export(const char *call, berm_addr_t addr, berm_exported_t *exported) {
+berm_status_t berm__share_export(const char *call, berm_addr_t addr, berm_export_kind_t kind,
+                                 uint32_t part, berm_exported_t *exported) {
     bool is_running;
     *exported = (berm_exported_t){.fd = -1};
     berm_status_t status = berm__heap_peek(&is_running);
@@ -92,7 +130,7 @@ berm_status_t berm__share_export(const char *call, berm_addr_t addr, berm_export
     if (segment == NULL) {
         status = berm__import_or_unknown(addr);
     } else {
-        status = export_locked(segment, addr, exported);
+        status = export_locked(segment, addr, kind, part, exported);
         berm__mutex_unlock(&device->lock);
     }
     if (status != BERM_OK)
@@ -105,7 +143,7 @@ berm_status_t berm_export(berm_addr_t addr, int *fd, uint64_t *size_bytes) {
     if (fd == NULL || size_bytes == NULL)
         return berm__error_set(BERM_ERROR_ARGUMENT, "berm_export: a NULL pointer");
     berm_exported_t exported;
-    berm_status_t status = berm__share_export("berm_export", addr, &exported);
+    berm_status_t status = berm__share_export("berm_export", addr, BERM_EXPORT_OWN, 0, &exported);
     *fd = exported.fd;
     *size_bytes = exported.size_bytes;
     return status;
@@ -114,24 +152,27 @@ berm_status_t berm_export(berm_addr_t addr, int *fd, uint64_t *size_bytes) {
 // --- importing ---------------------------------------------------------------------------------
 
 static berm_status_t request_check(const char *call, const berm_import_request_t *request) {
-    if (request->fd < 0)
-        return berm__error_set(BERM_ERROR_ARGUMENT, "%s: the descriptor %d", call, request->fd);
     if (request->size_bytes == 0)
         return berm__error_set(BERM_ERROR_ARGUMENT, "%s: a size of 0 bytes", call);
     if (request->size_bytes > size_max_bytes)
         return berm__error_set(BERM_ERROR_SIZE_TOO_LARGE, "%s: a size of %llu bytes", call,
                                (unsigned long long)request->size_bytes);
-    if (fcntl(request->fd, F_GETFD) < 0)
-        return berm__error_set(BERM_ERROR_IMPORT_FD, "%s: the descriptor %d is not open", call,
-                               request->fd);
     return BERM_OK;
 }
 
-berm_status_t berm__share_import(const char *call, const berm_import_request_t *request,
-                                 int ordinal, berm_addr_t *addr) {
+static berm_status_t granules_check(const char *call, uint64_t bytes, const berm_device_t *device) {
+    if (bytes != 0 && berm__is_aligned(bytes, device->gpu.granule_bytes))
+        return BERM_OK;
+    return berm__error_set(
+        BERM_ERROR_ARGUMENT, "%s: a size of %llu is not whole granules of %llu bytes", call,
+        (unsigned long long)bytes, (unsigned long long)device->gpu.granule_bytes);
+}
+
+berm_status_t berm__incoming_begin(berm_incoming_t *incoming, const char *call,
+                                   const berm_import_request_t *request, int ordinal) {
     berm_device_t *device;
-    berm_import_t *import = NULL;
     bool is_pushed;
+    *incoming = (berm_incoming_t){.call = call, .request = request, .ordinal = ordinal};
     berm_status_t status = request_check(call, request);
     if (status == BERM_OK)
         status = berm__heap_device_enter(ordinal, &device, &is_pushed);
@@ -139,22 +180,61 @@ berm_status_t berm__share_import(const char *call, const berm_import_request_t *
         return status;
     bool is_whole = berm__is_aligned(request->size_bytes, device->gpu.granule_bytes);
     if (is_whole)
-        status = berm__device_import(device, request, &import);
-    if (import != NULL)
-        *addr = import->addr;
-    uint64_t granule_bytes = device->gpu.granule_bytes;
+        status = berm__device_import_begin(device, request, &incoming->import);
     status = berm__heap_device_leave(device, is_pushed, status, call);
-    if (status == BERM_ERROR_IMPORT_SIZE)
-        return berm__error_set(status,
-                               "%s: %llu bytes were named, and the memory behind descriptor %d is "
-                               "smaller (the driver does not say its size): name what berm_export "
-                               "gave",
-                               call, (unsigned long long)request->size_bytes, request->fd);
+    return is_whole ? status : granules_check(call, request->size_bytes, device);
+}
+
+berm_status_t berm__incoming_part(berm_incoming_t *incoming, int fd, uint64_t part_bytes) {
+    const char *call = incoming->call;
+    berm_device_t *device;
+    bool is_pushed;
+    if (fd < 0)
+        return berm__error_set(BERM_ERROR_ARGUMENT, "%s: the descriptor %d", call, fd);
+    if (fcntl(fd, F_GETFD) < 0)
+        return berm__error_set(BERM_ERROR_IMPORT_FD, "%s: the descriptor %d is not open", call, fd);
+    berm_status_t status = berm__heap_device_enter(incoming->ordinal, &device, &is_pushed);
+    if (status != BERM_OK)
+        return status;
+    bool is_whole = berm__is_aligned(part_bytes, device->gpu.granule_bytes) && part_bytes != 0;
+    if (is_whole)
+        status = berm__device_import_part(device, incoming->import, fd, part_bytes);
+    status = berm__heap_device_leave(device, is_pushed, status, call);
     if (!is_whole)
-        return berm__error_set(
-            BERM_ERROR_ARGUMENT, "%s: a size of %llu is not whole granules of %llu bytes", call,
-            (unsigned long long)request->size_bytes, (unsigned long long)granule_bytes);
+        return granules_check(call, part_bytes, device);
+    if (status != BERM_ERROR_IMPORT_SIZE)
+        return status;
+    return berm__error_set(status,
+                           "%s: %llu bytes were named, and the memory behind descriptor %d is "
+                           "smaller (the driver does not say its size): name what berm_export gave",
+                           call, (unsigned long long)part_bytes, fd);
+}
+
+berm_status_t berm__incoming_finish(berm_incoming_t *incoming, berm_addr_t *addr) {
+    berm_device_t *device;
+    bool is_pushed;
+    berm_status_t status = berm__heap_device_enter(incoming->ordinal, &device, &is_pushed);
+    if (status == BERM_OK) {
+        status = berm__device_import_finish(incoming->import, incoming->request);
+        if (status == BERM_OK)
+            *addr = incoming->import->addr;
+        status = berm__heap_device_leave(device, is_pushed, status, incoming->call);
+    }
+    if (status != BERM_OK)
+        berm__incoming_drop(incoming);
     return status;
+}
+
+void berm__incoming_drop(berm_incoming_t *incoming) {
+    berm_device_t *device;
+    bool is_pushed;
+    if (berm__heap_ready() != BERM_OK || berm__heap_device(incoming->ordinal, &device) != BERM_OK)
+        return; // the heap is gone, and it with it
+    berm__mutex_lock(&device->lock);
+    (void)berm__gpu_enter(&device->gpu, &is_pushed); // what fails without it is tried again later
+    berm__device_import_drop(device, incoming->import);
+    berm__gpu_leave(&device->gpu, is_pushed);
+    berm__mutex_unlock(&device->lock);
 }
 
 berm_status_t berm_import(int fd, uint64_t size_bytes, int device, berm_addr_t *addr) {
@@ -165,8 +245,16 @@ berm_status_t berm_import(int fd, uint64_t size_bytes, int device, berm_addr_t *
     if (status != BERM_OK)
         return status;
     berm_import_request_t request = {
-        .fd = fd, .size_bytes = size_bytes, .requested_bytes = size_bytes};
-    return berm__share_import("berm_import", &request, device, addr);
+        .size_bytes = size_bytes, .part_count = 1, .requested_bytes = size_bytes};
+    berm_incoming_t incoming;
+    status = berm__incoming_begin(&incoming, "berm_import", &request, device);
+    if (status != BERM_OK)
+        return status;
+    status = berm__incoming_part(&incoming, fd, size_bytes);
+    if (status == BERM_OK)
+        return berm__incoming_finish(&incoming, addr);
+    berm__incoming_drop(&incoming);
+    return status;
 }
 
 // CAPTURE where waiting would break a capture.
@@ -214,9 +302,9 @@ berm_status_t berm_import_close(berm_addr_t addr, berm_stream_t stream) {
     if (status != BERM_OK)
         return status;
     berm_device_t *device = is_running && addr != 0 ? berm__import_find(addr, &import) : NULL;
-    bool is_its = device != NULL && import->addr == addr && !import->is_closing;
+    bool is_its = device != NULL && import->addr == addr && !import->is_busy;
     if (is_its)
-        import->is_closing = true;
+        import->is_busy = true;
     if (device != NULL)
         berm__mutex_unlock(&device->lock);
     if (!is_its)
@@ -225,7 +313,7 @@ berm_status_t berm_import_close(berm_addr_t addr, berm_stream_t stream) {
     status = stream_wait(device, berm__stream_normalize(stream));
     berm__mutex_lock(&device->lock);
     device->host_waits += status == BERM_OK;
-    import->is_closing = false;
+    import->is_busy = false;
     if (status == BERM_OK)
         status = import_end(device, import);
     berm__mutex_unlock(&device->lock);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks over a socket (berm_share.h): a header that says what the descriptor beside it is of.
-// Nothing in the header is believed before it is checked, and the driver checks the descriptor.
+// Blocks over a socket (berm_share.h): a header that says what the block is and how many handles it
+// lies in, then a message for each handle, with its descriptor beside it. One handle's descriptor
+// is open at a time, on either side. Nothing in a message is believed before it is checked, and the
+// driver checks the descriptor.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,8 +12,9 @@
 #include "host/socket.h"
 
 enum {
-    HEADER_VERSION = 1,
-    DEVICE_UNKNOWN = -2
+    HEADER_VERSION = 2,
+    DEVICE_UNKNOWN = -2,
+    PARTS_MAX = 1 << 20, // handles of a block: 2 TiB in granules of 2 MiB
 };
 
 // In the byte order of the machine, which both ends share. Members that are added take from
@@ -20,18 +23,29 @@ typedef struct share_header {
     char magic[8];
     uint32_t version;
     uint32_t header_bytes;
-    uint64_t size_bytes;      // of the handle
-    uint64_t offset_bytes;    // of the block in it
+    uint64_t size_bytes;      // of the handles
+    uint64_t offset_bytes;    // of the block in them
     uint64_t requested_bytes; // of the block
     int32_t device;           // the sender's ordinal: where there is no UUID
     uint32_t has_uuid;
     berm_cu_uuid_t uuid; // of the device that the memory lies on
-    uint64_t unused[4];  // 0
+    uint64_t part_count; // handles
+    uint64_t part_bytes; // of the first one, whose descriptor is with this message
+    uint64_t unused[2];  // 0
 } share_header_t;
 
+// Of each handle but the first.
+typedef struct share_part {
+    char magic[8];
+    uint64_t index;
+    uint64_t part_bytes;
+} share_part_t;
+
 _Static_assert(sizeof(share_header_t) == 96, "the header has no holes");
+_Static_assert(sizeof(share_part_t) == 24, "nor has the other");
 
 static const char header_magic[8] = "bermmem"; // with its 0
+static const char part_magic[8] = "bermprt";
 
 // A failure of the socket; errno is of the call.
 static berm_status_t socket_error(const char *call, berm_socket_result_t result) {
@@ -69,7 +83,9 @@ static berm_status_t header_make(const berm_exported_t *exported, share_header_t
                                .size_bytes = exported->size_bytes,
                                .offset_bytes = exported->offset_bytes,
                                .requested_bytes = exported->requested_bytes,
-                               .device = exported->device};
+                               .device = exported->device,
+                               .part_count = exported->part_count,
+                               .part_bytes = exported->part_bytes};
     memcpy(header->magic, header_magic, sizeof header->magic);
     if (berm__heap.drv.device_get_uuid == NULL)
         return BERM_OK;
@@ -77,24 +93,55 @@ static berm_status_t header_make(const berm_exported_t *exported, share_header_t
     return uuid_read(exported->device, &header->uuid);
 }
 
+// Sends a message and the descriptor, which is closed here.
+static berm_status_t message_send(int socket_fd, const void *bytes, size_t size_bytes, int fd) {
+    berm_socket_result_t result = berm__socket_send(socket_fd, bytes, size_bytes, fd);
+    berm_status_t status =
+        result == BERM_SOCKET_OK ? BERM_OK : socket_error("berm_share_send", result);
+    (void)close(fd);
+    return status;
+}
+
+// The handles behind the first; the other end learns of a failure when the socket is closed.
+static berm_status_t parts_send(int socket_fd, berm_addr_t addr, const share_header_t *header) {
+    for (uint32_t i = 1; i < header->part_count; i++) {
+        berm_exported_t exported;
+        berm_status_t status =
+            berm__share_export("berm_share_send", addr, BERM_EXPORT_SHOWN, i, &exported);
+        if (status != BERM_OK)
+            return status;
+        share_part_t part = {.index = i, .part_bytes = exported.part_bytes};
+        memcpy(part.magic, part_magic, sizeof part.magic);
+        status = message_send(socket_fd, &part, sizeof part, exported.fd);
+        if (status != BERM_OK)
+            return status;
+    }
+    return BERM_OK;
+}
+
 berm_status_t berm_share_send(int socket_fd, berm_addr_t addr) {
     static const char call[] = "berm_share_send";
     berm_exported_t exported;
     share_header_t header;
-    berm_status_t status = berm__share_export(call, addr, &exported);
+    berm_status_t status = berm__share_export(call, addr, BERM_EXPORT_SHOWN, 0, &exported);
     if (status != BERM_OK)
         return status;
     status = header_make(&exported, &header);
-    if (status != BERM_OK)
-        (void)berm__error_set(status, "%s, device %d: %s", call, exported.device,
-                              berm_status_text(status));
-    if (status == BERM_OK) {
-        berm_socket_result_t result =
-            berm__socket_send(socket_fd, &header, sizeof header, exported.fd);
-        if (result != BERM_SOCKET_OK)
-            status = socket_error(call, result);
+    if (status != BERM_OK) {
+        (void)close(exported.fd);
+        return berm__error_set(status, "%s, device %d: %s", call, exported.device,
+                               berm_status_text(status));
     }
-    (void)close(exported.fd);
+    status = message_send(socket_fd, &header, sizeof header, exported.fd);
+    return status == BERM_OK ? parts_send(socket_fd, addr, &header) : status;
+}
+
+berm_status_t berm_share_check(berm_addr_t addr) {
+    berm_exported_t exported;
+    berm_status_t status =
+        berm__share_export("berm_share_check", addr, BERM_EXPORT_SHOWN, 0, &exported);
+    if (status == BERM_OK)
+        (void)close(exported.fd);
     return status;
 }
 
@@ -109,6 +156,9 @@ static const char *header_fault(const share_header_t *header) {
     for (size_t i = 0; i < BERM_ARRAY_LENGTH(header->unused); i++)
         if (header->unused[i] != 0)
             return "a message with a member that is to be 0";
+    if (header->part_count == 0 || header->part_count > PARTS_MAX ||
+        header->part_bytes > header->size_bytes)
+        return "a block of impossible parts";
     if (header->offset_bytes >= header->size_bytes || header->requested_bytes == 0 ||
         header->requested_bytes > header->size_bytes - header->offset_bytes)
         return "a block that is not within its memory";
@@ -139,8 +189,36 @@ static berm_status_t owner_find(const share_header_t *header, int *owner) {
     return BERM_OK;
 }
 
-static berm_status_t received_import(const share_header_t *header, int fd, int device,
-                                     berm_addr_t *addr) {
+// Sizes are the sender's, not the caller's.
+static berm_status_t status_of_sizes(berm_status_t status) {
+    bool is_senders = status == BERM_ERROR_ARGUMENT || status == BERM_ERROR_SIZE_TOO_LARGE;
+    return is_senders ? BERM_ERROR_PROTOCOL : status;
+}
+
+// The handles behind the first, each with its descriptor.
+static berm_status_t parts_receive(int socket_fd, const share_header_t *header,
+                                   berm_incoming_t *incoming) {
+    for (uint32_t i = 1; i < header->part_count; i++) {
+        share_part_t part;
+        int fd;
+        berm_socket_result_t result = berm__socket_receive(socket_fd, &part, sizeof part, &fd);
+        if (result != BERM_SOCKET_OK)
+            return socket_error(incoming->call, result);
+        berm_status_t status = BERM_ERROR_PROTOCOL;
+        if (memcmp(part.magic, part_magic, sizeof part.magic) == 0 && part.index == i)
+            status = berm__incoming_part(incoming, fd, part.part_bytes);
+        else
+            (void)berm__error_set(status, "%s: no message of part %u of a block", incoming->call,
+                                  i);
+        (void)close(fd);
+        if (status != BERM_OK)
+            return status;
+    }
+    return BERM_OK;
+}
+
+static berm_status_t received_import(int socket_fd, const share_header_t *header, int fd,
+                                     int device, berm_addr_t *addr) {
     int owner = DEVICE_UNKNOWN;
     const char *fault = header_fault(header);
     if (fault != NULL)
@@ -148,15 +226,22 @@ static berm_status_t received_import(const share_header_t *header, int fd, int d
     berm_status_t status = owner_find(header, &owner);
     if (status != BERM_OK)
         return status;
-    berm_import_request_t request = {.fd = fd,
-                                     .size_bytes = header->size_bytes,
+    berm_import_request_t request = {.size_bytes = header->size_bytes,
+                                     .part_count = (uint32_t)header->part_count,
                                      .offset_bytes = header->offset_bytes,
                                      .requested_bytes = header->requested_bytes};
-    status = berm__share_import("berm_share_receive", &request,
-                                device == BERM_DEVICE_ANY ? owner : device, addr);
-    // Sizes are the sender's, not the caller's.
-    bool is_senders = status == BERM_ERROR_ARGUMENT || status == BERM_ERROR_SIZE_TOO_LARGE;
-    return is_senders ? BERM_ERROR_PROTOCOL : status;
+    berm_incoming_t incoming;
+    status = berm__incoming_begin(&incoming, "berm_share_receive", &request,
+                                  device == BERM_DEVICE_ANY ? owner : device);
+    if (status != BERM_OK)
+        return status_of_sizes(status);
+    status = berm__incoming_part(&incoming, fd, header->part_bytes);
+    if (status == BERM_OK)
+        status = parts_receive(socket_fd, header, &incoming);
+    if (status == BERM_OK)
+        return berm__incoming_finish(&incoming, addr);
+    berm__incoming_drop(&incoming);
+    return status_of_sizes(status);
 }
 
 berm_status_t berm_share_receive(int socket_fd, int device, berm_addr_t *addr,
@@ -176,7 +261,7 @@ berm_status_t berm_share_receive(int socket_fd, int device, berm_addr_t *addr,
     berm_socket_result_t result = berm__socket_receive(socket_fd, &header, sizeof header, &fd);
     if (result != BERM_SOCKET_OK)
         return socket_error(call, result);
-    status = received_import(&header, fd, device, addr);
+    status = received_import(socket_fd, &header, fd, device, addr);
     (void)close(fd);
     if (status == BERM_OK && size_bytes != NULL)
         *size_bytes = header.requested_bytes;

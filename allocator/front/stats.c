@@ -55,6 +55,7 @@ static void stats_fill(berm_device_t *device, berm_stats_t *stats) {
     stats->exported_bytes = phys->exported_bytes;
     stats->imports = device->import_count;
     stats->imported_bytes = device->imported_bytes;
+    stats->imported_mappings = device->imported_mappings;
     stats->pinned_bytes = berm__pins_bytes(device);
     const uint64_t *served = device->ladder.served;
     stats->ladder = (berm_ladder_counts_t){.caches = served[BERM_STEP_CACHES],

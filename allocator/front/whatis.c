@@ -83,9 +83,10 @@ static void import_describe(berm_addr_t addr, berm_whatis_t *whatis) {
         return;
     whatis->kind = BERM_ADDRESS_IMPORTED;
     whatis->device = device->gpu.ordinal;
-    whatis->block = import->addr != 0 ? import->addr : import->base;
+    // In front of the block there may be what else lies in its first page.
+    whatis->block = import->addr != 0 && addr >= import->addr ? import->addr : import->base;
     whatis->offset_bytes = addr - whatis->block;
-    whatis->block_bytes = import->size_bytes;
+    whatis->block_bytes = import->size_bytes - (whatis->block - import->base);
     whatis->requested_bytes = import->requested_bytes;
     berm__mutex_unlock(&device->lock);
 }

@@ -16,9 +16,9 @@
 
 berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
                                 berm_addr_dir_t *dir, uint64_t large_handle_bytes,
-                                berm_backing_t backing) {
+                                berm_backing_t backing, bool shares_pages) {
     memset(device, 0, sizeof *device);
-    berm_status_t status = berm__gpu_open(&device->gpu, drv, ordinal, backing);
+    berm_status_t status = berm__gpu_open(&device->gpu, drv, ordinal, backing, shares_pages);
     if (status != BERM_OK)
         return status;
     device->dir = dir;

@@ -94,7 +94,7 @@ typedef struct berm_device {
     berm_callouts_t callouts;
     struct berm_pool *pins_wanted; // a request wants its held pins announced; NULL: all pools'
     berm_list_t imports;           // berm_import_t.link (share.h)
-    uint64_t import_count, imported_bytes;
+    uint64_t import_count, imported_bytes, imported_mappings;
     uint64_t address_bytes, poisoned_bytes;
     uint64_t moves, host_waits, retries, out_of_memory;
     berm_list_t observers;                        // berm_observer_t.link (observe.h)
@@ -118,7 +118,7 @@ typedef struct berm_device {
 // Opens device `ordinal`. Errors as berm__gpu_open. `dir` is borrowed.
 berm_status_t berm__device_open(berm_device_t *device, berm_drv_t *drv, int ordinal,
                                 berm_addr_dir_t *dir, uint64_t large_handle_bytes,
-                                berm_backing_t backing);
+                                berm_backing_t backing, bool shares_pages);
 // Waits for what is pending, gives everything back, live blocks too; *live_blocks is how many.
 // When the device is lost or the driver gone, host records are freed and the driver is let be.
 void berm__device_close(berm_device_t *device, uint64_t *live_blocks);

@@ -45,7 +45,8 @@ static berm_status_t store_of(berm_device_t *device, uint32_t traits, berm_store
     if ((traits & BERM_GROUP_RDMA) != 0)
         prop.alloc_flags.gpu_direct_rdma_capable = 1;
     const uint32_t owned = BERM_GROUP_EXPORTABLE | BERM_GROUP_NO_SPLIT;
-    return berm__phys_store(&device->phys, &prop, (traits & owned) == BERM_GROUP_NO_SPLIT, out);
+    bool is_told_apart = (traits & BERM_GROUP_EXPORTABLE) != 0 && !device->gpu.shares_pages;
+    return berm__phys_store(&device->phys, &prop, (traits & owned) != 0 && !is_told_apart, out);
 }
 
 berm_status_t berm__group_create(berm_device_t *device, berm_pool_id_t id, uint32_t traits,

@@ -3,20 +3,26 @@
 #include "host/mem.h"
 #include "policy/share.h"
 
+static size_t import_bytes(uint32_t part_count) {
+    return sizeof(berm_import_t) + part_count * sizeof(berm_cu_mem_handle_t);
+}
+
 static void import_forget(berm_device_t *device, berm_import_t *import) {
     berm__list_remove(&import->link);
     atomic_fetch_sub(&device->import_records, 1);
-    berm__mem_free(import, sizeof *import);
+    berm__mem_free(import, import_bytes(import->part_count));
 }
 
 static void import_count(berm_device_t *device, const berm_import_t *import) {
     device->import_count++;
     device->imported_bytes += import->size_bytes;
+    device->imported_mappings += import->part_count;
 }
 
 static void import_uncount(berm_device_t *device, const berm_import_t *import) {
     device->import_count--;
     device->imported_bytes -= import->size_bytes;
+    device->imported_mappings -= import->part_count;
 }
 
 // Takes it apart as far as the driver lets it; a mapping that went is counted no more.
@@ -28,8 +34,8 @@ static berm_status_t import_undo(berm_device_t *device, berm_import_t *import) {
     return status;
 }
 
-berm_status_t berm__device_import(berm_device_t *device, const berm_import_request_t *request,
-                                  berm_import_t **out) {
+berm_status_t berm__device_import_begin(berm_device_t *device, const berm_import_request_t *request,
+                                        berm_import_t **out) {
     *out = NULL;
     if (!device->gpu.drv->has_vmm_entries)
         return BERM_ERROR_UNSUPPORTED;
@@ -37,24 +43,41 @@ berm_status_t berm__device_import(berm_device_t *device, const berm_import_reque
     if (status != BERM_OK)
         return status;
     berm__device_imports_sweep(device);
-    berm_import_t *import = berm__mem_alloc(sizeof *import);
+    berm_import_t *import = berm__mem_alloc(import_bytes(request->part_count));
     if (import == NULL)
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
-    status = berm__import_open(import, &device->gpu, request->fd, request->size_bytes);
-    if (status != BERM_OK && berm__import_is_empty(import)) {
-        berm__mem_free(import, sizeof *import);
-        return status;
-    }
+    berm__import_init(import, &device->gpu, request->size_bytes, request->part_count);
+    import->is_busy = true;
     berm__list_push_back(&device->imports, &import->link);
     atomic_fetch_add(&device->import_records, 1);
-    if (import->is_mapped)
+    *out = import;
+    return BERM_OK;
+}
+
+berm_status_t berm__device_import_part(berm_device_t *device, berm_import_t *import, int fd,
+                                       uint64_t part_bytes) {
+    berm_status_t status = berm__import_part(import, fd, part_bytes);
+    if (status == BERM_OK && import->is_mapped)
         import_count(device, import);
+    return status;
+}
+
+berm_status_t berm__device_import_finish(berm_import_t *import,
+                                         const berm_import_request_t *request) {
+    berm_status_t status = berm__import_finish(import);
     if (status != BERM_OK)
         return status;
     import->addr = import->base + request->offset_bytes;
     import->requested_bytes = request->requested_bytes;
-    *out = import;
+    import->is_busy = false;
     return BERM_OK;
+}
+
+// Once more, if the driver refuses; what is left then is swept up later.
+void berm__device_import_drop(berm_device_t *device, berm_import_t *import) {
+    import->is_busy = false;
+    if (import_undo(device, import) == BERM_OK || import_undo(device, import) == BERM_OK)
+        import_forget(device, import);
 }
 
 berm_import_t *berm__device_import_at(berm_device_t *device, berm_addr_t addr) {
@@ -77,7 +100,7 @@ void berm__device_imports_sweep(berm_device_t *device) {
     for (berm_list_t *at = device->imports.next; at != &device->imports;) {
         berm_import_t *import = BERM_CONTAINER_OF(at, berm_import_t, link);
         at = at->next;
-        if (import->addr == 0)
+        if (import->addr == 0 && !import->is_busy)
             (void)berm__device_import_end(device, import);
     }
 }

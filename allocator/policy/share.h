@@ -3,14 +3,16 @@
 // processes may have (exports), and devices that may use its memory (peers).
 //
 // Invariants (docs/invariants.md):
-//   I31  import_count and imported_bytes are the number and the sum of the device's imports that
-//        are mapped; each has a handle, addresses, and the caller's address within them
+//   I31  import_count, imported_bytes and imported_mappings are those of the device's imports that
+//        are mapped; each has all its handles, addresses, and the caller's address within
+//        them
 //   I32  exported_bytes is the sum over handles that were exported; behind a FREE range there is
 //        none, and those that are mapped nowhere are in the list `leaving` and in no idle list
 //   I33  gpu.access is the device itself, then its peers, each once
 //
-// An import whose opening failed, and that the driver did not take back, stays in the list with no
-// address for the caller; it is tried again by the next import, by trim and at the close.
+// An import that is being opened is in the list with no address for the caller. One whose opening
+// failed, and that the driver did not take back, stays so; it is tried again by the next import, by
+// trim and at the close.
 //
 // Locks: the device's, held in all of these; its context is current.
 #ifndef BERM_POLICY_SHARE_H
@@ -19,16 +21,25 @@
 #include "policy/pool.h"
 #include "vmm/shared.h"
 
-// What an import is of: bytes [offset, offset + requested) of a handle of size_bytes.
+// What an import is of: bytes [offset, offset + requested) of handles of together size_bytes.
 typedef struct berm_import_request {
-    int fd;
     uint64_t size_bytes;
+    uint32_t part_count;
     uint64_t offset_bytes, requested_bytes;
 } berm_import_request_t;
 
-// Maps it. Errors as berm_import. Calls the driver.
-berm_status_t berm__device_import(berm_device_t *device, const berm_import_request_t *request,
-                                  berm_import_t **out);
+// A new import, to be given its parts in turn, then finished or dropped; the
+// device's lock may be given back meanwhile. UNSUPPORTED, OUT_OF_HOST_MEMORY, CAPTURE.
+berm_status_t berm__device_import_begin(berm_device_t *device, const berm_import_request_t *request,
+                                        berm_import_t **out);
+// Maps the next handle of it. Errors as berm_import: it is to be dropped then. Calls the driver.
+berm_status_t berm__device_import_part(berm_device_t *device, berm_import_t *import, int fd,
+                                       uint64_t part_bytes);
+// Makes it usable, when it has all. Likewise.
+berm_status_t berm__device_import_finish(berm_import_t *import,
+                                         const berm_import_request_t *request);
+// Takes apart what there is of it. Calls the driver.
+void berm__device_import_drop(berm_device_t *device, berm_import_t *import);
 
 // The mapped import that holds an address, or is left of one that a close could not end; NULL if
 // none. Walks the list: imports are few, and each costs several driver calls.

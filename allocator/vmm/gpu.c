@@ -80,6 +80,22 @@ static berm_status_t granule_read(berm_gpu_t *gpu, size_t *granule_bytes) {
                                           &gpu->prop, BERM_CU_MEM_GRANULARITY_MINIMUM));
 }
 
+// Whether handles can be made that other processes can be given, where that is wanted.
+static berm_status_t sharing_choose(berm_gpu_t *gpu) {
+    if (!gpu->shares_pages)
+        return BERM_OK;
+    berm_status_t status = BERM_OK;
+    if (!gpu->is_plain)
+        status = berm__gpu_has(gpu, BERM_CU_ATTR_POSIX_FD_SUPPORTED, &gpu->shares_pages);
+    if (!gpu->shares_pages) // plain memory has handles of its own kind (berm_ipc_export)
+        BERM_LOG(BERM_LOG_WARN, "device %d cannot share memory by descriptor: shareable is off",
+                 gpu->ordinal);
+    gpu->shares_pages &= !gpu->is_plain && status == BERM_OK;
+    if (gpu->shares_pages)
+        gpu->prop.requested_handle_types = BERM_CU_MEM_HANDLE_POSIX_FD;
+    return status;
+}
+
 static berm_status_t gpu_probe(berm_gpu_t *gpu, berm_backing_t backing) {
     size_t memory_bytes = 0, granule_bytes = BERM_MIB(2);
     gpu->prop.type = BERM_CU_MEM_ALLOCATION_PINNED;
@@ -88,6 +104,8 @@ static berm_status_t gpu_probe(berm_gpu_t *gpu, berm_backing_t backing) {
     gpu->access[0].flags = BERM_CU_MEM_ACCESS_READWRITE;
     gpu->access_count = 1;
     berm_status_t status = backing_choose(gpu, backing);
+    if (status == BERM_OK)
+        status = sharing_choose(gpu);
     if (status == BERM_OK)
         status = berm__drv_status(
             BERM_DRV_CALL(gpu->drv, OTHER, device_total_mem, &memory_bytes, gpu->device));
@@ -120,10 +138,11 @@ static berm_status_t context_retain(berm_gpu_t *gpu, berm_drv_t *drv, int ordina
         BERM_DRV_CALL(drv, OTHER, primary_ctx_retain, &gpu->context, gpu->device));
 }
 
-berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal,
-                             berm_backing_t backing) {
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal, berm_backing_t backing,
+                             bool shares_pages) {
     memset(gpu, 0, sizeof *gpu);
     gpu->drv = drv;
+    gpu->shares_pages = shares_pages;
     gpu->ordinal = ordinal;
     if (ordinal < 0 || ordinal >= drv->device_count)
         return BERM_ERROR_DEVICE;

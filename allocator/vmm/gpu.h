@@ -38,6 +38,7 @@ typedef struct berm_gpu {
     bool has_ctx_event;
     bool is_plain;           // no handles: all memory is cuMemAlloc's
     berm_cu_mem_prop_t prop; // of handles without special properties
+    bool shares_pages;       // all handles can be exported, whatever else lies in them
     // Under the device's lock.
     bool syncs_edits;  // settable: mappings change only when no work runs
     berm_tell_fn tell; // NULL: nobody wants to know
@@ -48,9 +49,11 @@ typedef struct berm_gpu {
 } berm_gpu_t;
 
 // Retains the primary context and probes. BERM_ERROR_NO_VMM where the device has none and `backing`
-// wants it; a line in the log where it has none and does not. BERM_ERROR_DEVICE, _DRIVER,
+// wants it; a line in the log where it has none and does not, and where pages are to be shared and
+// cannot be. BERM_ERROR_DEVICE, _DRIVER,
 // _DEVICE_LOST. Calls the driver.
-berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal, berm_backing_t backing);
+berm_status_t berm__gpu_open(berm_gpu_t *gpu, berm_drv_t *drv, int ordinal, berm_backing_t backing,
+                             bool shares_pages);
 // Destroys idle events and releases the context.
 void berm__gpu_close(berm_gpu_t *gpu);
 

@@ -43,13 +43,14 @@ static berm_status_t handle_take(berm_import_t *import, int fd) {
     berm_drv_t *drv = import->gpu->drv;
     if (drv->mem_import == NULL || drv->mem_get_prop == NULL)
         return BERM_ERROR_UNSUPPORTED;
-    berm_cu_result_t result = BERM_DRV_CALL(drv, OTHER, mem_import, &import->handle,
-                                            (void *)(intptr_t)fd, BERM_CU_MEM_HANDLE_POSIX_FD);
+    berm_cu_result_t result =
+        BERM_DRV_CALL(drv, OTHER, mem_import, &import->parts[import->held_count],
+                      (void *)(intptr_t)fd, BERM_CU_MEM_HANDLE_POSIX_FD);
     if (result == BERM_CU_INVALID_VALUE || result == BERM_CU_INVALID_HANDLE)
         return BERM_ERROR_IMPORT_FD;
     if (result != BERM_CU_SUCCESS)
         return status_of_files(result);
-    import->has_handle = true;
+    import->held_count++;
     return BERM_OK;
 }
 
@@ -58,12 +59,14 @@ static berm_status_t location_check(berm_import_t *import) {
     berm_gpu_t *gpu = import->gpu;
     berm_cu_mem_prop_t prop = {0};
     int can = 0;
-    berm_cu_result_t result = BERM_DRV_CALL(gpu->drv, OTHER, mem_get_prop, &prop, import->handle);
+    berm_cu_result_t result =
+        BERM_DRV_CALL(gpu->drv, OTHER, mem_get_prop, &prop, import->parts[import->held_count - 1]);
     if (result != BERM_CU_SUCCESS)
         return berm__drv_status(result);
     bool is_device = prop.location.type == BERM_CU_MEM_LOCATION_DEVICE;
-    import->is_home = is_device && prop.location.id == gpu->ordinal;
-    if (import->is_home || !is_device || gpu->drv->device_can_access_peer == NULL)
+    bool is_home = is_device && prop.location.id == gpu->ordinal;
+    import->is_home &= is_home;
+    if (is_home || !is_device || gpu->drv->device_can_access_peer == NULL)
         return BERM_OK;
     berm_cu_device_t owner = 0;
     result = BERM_DRV_CALL(gpu->drv, OTHER, device_get, &owner, prop.location.id);
@@ -85,59 +88,75 @@ static berm_status_t addresses_take(berm_import_t *import) {
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_OUT_OF_ADDRESSES : status;
 }
 
-static berm_status_t memory_map(berm_import_t *import) {
+// Maps the part that was taken last.
+static berm_status_t part_map(berm_import_t *import, uint64_t part_bytes) {
     berm_gpu_t *gpu = import->gpu;
     berm_status_t begun = berm__drv_status(berm__gpu_edit_begin(gpu));
     if (begun != BERM_OK)
         return begun;
-    berm_cu_result_t result = BERM_DRV_CALL(gpu->drv, MAP, mem_map, import->base,
-                                            import->size_bytes, 0, import->handle, 0);
+    berm_cu_result_t result =
+        BERM_DRV_CALL(gpu->drv, MAP, mem_map, import->base + import->mapped_bytes, part_bytes, 0,
+                      import->parts[import->held_count - 1], 0);
     if (result == BERM_CU_INVALID_VALUE)
         return BERM_ERROR_IMPORT_SIZE;
-    if (result == BERM_CU_SUCCESS) {
-        import->is_mapped = true;
-        result =
-            BERM_DRV_CALL(gpu->drv, SET_ACCESS, mem_set_access, import->base, import->size_bytes,
-                          gpu->access, import->is_home ? gpu->access_count : 1);
-    }
+    if (result == BERM_CU_SUCCESS)
+        import->mapped_bytes += part_bytes;
+    import->is_mapped = import->mapped_bytes == import->size_bytes;
     berm_status_t status = berm__drv_status(result);
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_CEILING : status;
 }
 
-berm_status_t berm__import_open(berm_import_t *import, berm_gpu_t *gpu, int fd,
-                                uint64_t size_bytes) {
+void berm__import_init(berm_import_t *import, berm_gpu_t *gpu, uint64_t size_bytes,
+                       uint32_t part_count) {
     memset(import, 0, sizeof *import);
     berm__list_init(&import->link);
     import->gpu = gpu;
     import->size_bytes = size_bytes;
+    import->part_count = part_count;
+    import->is_home = true;
+}
+
+berm_status_t berm__import_part(berm_import_t *import, int fd, uint64_t part_bytes) {
+    if (import->held_count == import->part_count ||
+        part_bytes > import->size_bytes - import->mapped_bytes)
+        return BERM_ERROR_IMPORT_SIZE;
     berm_status_t status = handle_take(import, fd);
     if (status == BERM_OK)
         status = location_check(import);
-    if (status == BERM_OK)
+    if (status == BERM_OK && import->base == 0)
         status = addresses_take(import);
     if (status == BERM_OK)
-        status = memory_map(import);
-    // Once more, if the driver refuses: nobody else will.
-    if (status != BERM_OK && berm__import_undo(import) != BERM_OK)
-        (void)berm__import_undo(import);
+        status = part_map(import, part_bytes);
     return status;
+}
+
+berm_status_t berm__import_finish(berm_import_t *import) {
+    berm_gpu_t *gpu = import->gpu;
+    if (!import->is_mapped)
+        return BERM_ERROR_IMPORT_SIZE;
+    berm_cu_result_t result =
+        BERM_DRV_CALL(gpu->drv, SET_ACCESS, mem_set_access, import->base, import->size_bytes,
+                      gpu->access, import->is_home ? gpu->access_count : 1);
+    berm_status_t status = berm__drv_status(result);
+    return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY ? BERM_ERROR_CEILING : status;
 }
 
 berm_status_t berm__import_undo(berm_import_t *import) {
     berm_drv_t *drv = import->gpu->drv;
     berm_cu_result_t result = BERM_CU_SUCCESS;
-    if (import->is_mapped)
+    if (import->mapped_bytes > 0)
         result = berm__gpu_edit_begin(import->gpu);
-    if (import->is_mapped && result == BERM_CU_SUCCESS)
-        result = BERM_DRV_CALL(drv, UNMAP, mem_unmap, import->base, import->size_bytes);
+    if (import->mapped_bytes > 0 && result == BERM_CU_SUCCESS)
+        result = BERM_DRV_CALL(drv, UNMAP, mem_unmap, import->base, import->mapped_bytes);
     if (result != BERM_CU_SUCCESS)
         return berm__drv_status(result);
+    import->mapped_bytes = 0;
     import->is_mapped = false;
-    if (import->has_handle)
-        result = BERM_DRV_CALL(drv, RELEASE, mem_release, import->handle);
-    if (result != BERM_CU_SUCCESS)
-        return berm__drv_status(result);
-    import->has_handle = false;
+    for (; import->held_count > 0; import->held_count--) {
+        result = BERM_DRV_CALL(drv, RELEASE, mem_release, import->parts[import->held_count - 1]);
+        if (result != BERM_CU_SUCCESS)
+            return berm__drv_status(result);
+    }
     if (import->base != 0)
         result =
             BERM_DRV_CALL(drv, ADDRESS_FREE, mem_address_free, import->base, import->size_bytes);

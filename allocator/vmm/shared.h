@@ -16,15 +16,18 @@ typedef struct berm_import {
     berm_list_t link; // of the device's list
     berm_gpu_t *gpu;  // the device that uses it
     uint64_t size_bytes;
-    // What there is: all three while it is open.
-    berm_addr_t base; // 0: no addresses
-    bool has_handle, is_mapped;
-    berm_cu_mem_handle_t handle;
-    bool is_home; // the memory lies on `gpu`, so that the device's peers may use it
+    // What there is; while it is open all of it.
+    berm_addr_t base;      // 0: no addresses
+    uint64_t mapped_bytes; // from `base`, part by part
+    bool is_mapped;        // all of it
+    bool is_home;          // the memory lies on `gpu`, so that the device's peers may use it
     // Policy's.
     berm_addr_t addr;         // what the caller got, in [base, base + size_bytes); 0: nothing
     uint64_t requested_bytes; // of the exporter's block, where known; else size_bytes
-    bool is_closing;          // a thread waits for the work that uses it
+    bool is_busy;             // a thread opens it, or waits for the work that uses it
+    // The exporter's handles, one behind the other.
+    uint32_t part_count, held_count; // that it is to have; that it has
+    berm_cu_mem_handle_t parts[];
 } berm_import_t;
 
 // Whether this process has no descriptor left.
@@ -34,18 +37,22 @@ bool berm__files_are_used_up(void);
 // DEVICE_LOST; *fd is -1 then.
 berm_status_t berm__handle_export(berm_gpu_t *gpu, berm_cu_mem_handle_t handle, int *fd);
 
-// Takes the memory of `fd`, reserves addresses for it, maps it and sets access: for the device, and
-// for its peers if the memory is the device's. *import is zeroed and filled; on failure it is empty
-// again but for what the driver did not take back (berm__import_is_empty). Errors as berm_import.
-berm_status_t berm__import_open(berm_import_t *import, berm_gpu_t *gpu, int fd,
-                                uint64_t size_bytes);
+// An import that has nothing yet, of `part_count` handles of together `size_bytes`.
+void berm__import_init(berm_import_t *import, berm_gpu_t *gpu, uint64_t size_bytes,
+                       uint32_t part_count);
+// Takes the memory of `fd` and maps it behind the parts that are there; the first one reserves
+// addresses for all. After a failure the import is undone, by the caller. Errors as berm_import.
+berm_status_t berm__import_part(berm_import_t *import, int fd, uint64_t part_bytes);
+// When all parts are mapped: sets access, for the device, and for its peers if the memory is the
+// device's. As above.
+berm_status_t berm__import_finish(berm_import_t *import);
 
 // Unmaps, releases, frees the addresses: what of it there is. DRIVER, DEVICE_LOST; what is left is
 // left for the next try.
 berm_status_t berm__import_undo(berm_import_t *import);
 
 static inline bool berm__import_is_empty(const berm_import_t *import) {
-    return import->base == 0 && !import->has_handle;
+    return import->base == 0 && import->held_count == 0;
 }
 
 #endif

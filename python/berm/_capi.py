@@ -3,6 +3,7 @@
 the headers (berm.h, berm_introspect.h, berm_diagnose.h)."""
 import ctypes
 import functools
+import operator
 
 from berm import _lib
 
@@ -123,6 +124,46 @@ _TEXT = {"berm_version": (), "berm_error_message": (), "berm_status_name": (_int
          "berm_status_text": (_int,), "berm_tag_name": (ctypes.c_size_t,)}
 
 
+# Whole numbers by the C type that takes them: least, most.
+_RANGES = {_int: (-2**31, 2**31 - 1), _u32: (0, 2**32 - 1), _u64: (0, 2**64 - 1),
+           ctypes.c_size_t: (0, 2**64 - 1)}
+
+
+def _taken(name, value, kind):
+    """The value as C gets it. ctypes would cut off what a number has too much."""
+    if kind not in _RANGES or isinstance(value, kind):
+        return value
+    least, most = _RANGES[kind]
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise BermError(f"{name}: {value!r} is not a whole number") from None
+    if not least <= number <= most:
+        raise BermError(f"{name}: {number} is not from {least} to {most}")
+    return number
+
+
+def _taking(name, function, kinds):
+    """The function, for arguments that are looked at first."""
+    def call(*arguments):
+        return function(*(_taken(name, value, kind) for value, kind in zip(arguments, kinds)),
+                        *arguments[len(kinds):])
+    return call
+
+
+def text(what, value):
+    """A str as C gets it. Raises BermError: it is none, or C would see another."""
+    if not isinstance(value, str):
+        raise BermError(f"{what}: {value!r} is no str")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError as error:
+        raise BermError(f"{what}: {value!r}: {error.reason}") from None
+    if b"\0" in encoded:
+        raise BermError(f"{what}: {value!r} has a null character")
+    return encoded
+
+
 @functools.lru_cache(maxsize=None)
 def library():
     """libberm, loaded on first use and never unloaded. Raises BermError where it is not found."""
@@ -135,6 +176,7 @@ def library():
         for name, parameters in table.items():
             function = getattr(loaded, name)
             function.argtypes, function.restype = parameters, result
+            setattr(loaded, name, _taking(name, function, parameters))
     return loaded
 
 

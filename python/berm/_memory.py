@@ -29,7 +29,8 @@ def start(conf: str = "") -> None:
     """Starts berm with options, in the form of BERM_CONF ("key:value,key:value"); without this call
     the first allocation starts it with the environment's.
     Raises BermError: it runs already, an option is wrong, or there is no driver."""
-    _capi.check("berm.start", _capi.library().berm_init(conf.encode()))
+    _capi.check("berm.start", _capi.library().berm_init(
+        _capi.text("berm.start", conf)))
 
 
 def shutdown() -> int:
@@ -174,7 +175,7 @@ def tag(name: str) -> Iterator[None]:
     UTF-8): stats() counts by it. Tags nest; the innermost counts, and adapters that tag with their
     consumer's name are within it. Raises BermError: a wrong name, or too many."""
     library = _capi.library()
-    _capi.check("berm.tag", library.berm_tag_push(name.encode()))
+    _capi.check("berm.tag", library.berm_tag_push(_capi.text("berm.tag", name)))
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ docs/service.md."""
 import ctypes
 import functools
 import os
+import re
 import traceback
 import warnings
 
@@ -79,6 +80,15 @@ def _who():
     return f"{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}\n{stack}"
 
 
+def _shareable(conf):
+    """The options, and that tensors can be sent to other processes, unless something says otherwise;
+    without options of the caller's the subclass sees to it, when CUDA is initialised."""
+    said = f"{conf},{os.environ.get('BERM_CONF', '')}"
+    if re.search(r"(^|[,\s])shareable\s*:", said) or os.environ.get("BERM_CONF_FILE"):
+        return conf
+    return f"{conf},shareable:on".removeprefix(",")
+
+
 def _conf_set(conf):
     """Starts berm with options of its own."""
     library = ctypes.CDLL(str(_lib.library()), mode=ctypes.RTLD_GLOBAL)
@@ -127,7 +137,9 @@ def install(route="auto", conf=""):
            which everything of torch.cuda.memory works; "hooks": the functions of libberm_torch.so,
            which need no compiler; "auto": the first, and the second with a warning where it cannot
            be built.
-    conf   options of berm, in the form of BERM_CONF; "" leaves them to the environment.
+    conf   options of berm, in the form of BERM_CONF; "" leaves them to the environment, but that
+           shareable is on, unless BERM_CONF names it or there is a BERM_CONF_FILE, so that tensors
+           can be sent to other processes.
 
     Raises BermError, and changes nothing, where CUDA was initialised before (it says by whom), torch
     has no CUDA, berm or a compiler is missing, or another route was installed. Calling it again is
@@ -145,7 +157,7 @@ def install(route="auto", conf=""):
         raise BermError("CUDA was initialised before berm.torch.install(), and its allocator cannot "
                         f"be changed any more; by {_who()}")
     if conf:
-        _conf_set(conf)
+        _conf_set(_shareable(conf) if route != "hooks" else conf)
     if route != "hooks":
         try:
             _subclass.install(torch)

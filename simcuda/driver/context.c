@@ -14,6 +14,7 @@
 #include "ipc.h"
 #include "module.h"
 #include "pool.h"
+#include "managed.h"
 
 // --- the current one -----------------------------------------------------------------------------
 
@@ -109,6 +110,7 @@ void sim_context_destroy(sim_context_t *context) {
     sim_execs_forget(context);
     sim_modules_forget(context);
     sim_malloc_free_all(context);
+    sim_managed_free_all(context);
     context_destroy_events(context);
     while (!berm__list_is_empty(&context->streams)) {
         sim_stream_t *stream = BERM_CONTAINER_OF(context->streams.next, sim_stream_t, node);

@@ -18,6 +18,12 @@ typedef berm_cu_result_t (*sim_event_record_with_flags_fn)(berm_cu_event_t, berm
                                                            unsigned);
 typedef berm_cu_result_t (*sim_mem_alloc_pitch_fn)(berm_cu_deviceptr_t *, size_t *, size_t, size_t,
                                                    unsigned);
+typedef berm_cu_result_t (*sim_mem_alloc_managed_fn)(berm_cu_deviceptr_t *, size_t, unsigned);
+typedef berm_cu_result_t (*sim_array_create_fn)(void **, const berm_cu_array_t *);
+typedef berm_cu_result_t (*sim_array3d_create_fn)(void **, const berm_cu_array3d_t *);
+typedef berm_cu_result_t (*sim_mipmapped_array_create_fn)(void **, const berm_cu_array3d_t *,
+                                                          unsigned);
+typedef berm_cu_result_t (*sim_array_destroy_fn)(void *);
 typedef berm_cu_result_t (*sim_memcpy_fn)(berm_cu_deviceptr_t, berm_cu_deviceptr_t, size_t);
 typedef berm_cu_result_t (*sim_memcpy_htod_fn)(berm_cu_deviceptr_t, const void *, size_t);
 typedef berm_cu_result_t (*sim_memcpy_dtoh_fn)(void *, berm_cu_deviceptr_t, size_t);

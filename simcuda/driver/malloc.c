@@ -11,6 +11,7 @@
 #include "backing.h"
 #include "ipc.h"
 #include "pool.h"
+#include "managed.h"
 
 #define MALLOC_UNIT_BYTES UINT64_C(512)
 
@@ -171,9 +172,7 @@ void sim_malloc_free_all(const sim_context_t *context) {
 
 // --- calls ---------------------------------------------------------------------------------------
 
-static int mem_alloc(berm_cu_deviceptr_t *addr, uint64_t bytes) {
-    if (addr == NULL || bytes == 0)
-        return BERM_CU_INVALID_VALUE;
+static int block_alloc(uint64_t *addr, uint64_t bytes, bool is_array) {
     sim_context_t *context = sim_context_current();
     sim_charge(&sim.config.costs.malloc_, 0, bytes);
     if (bytes > sim.config.memory_bytes)
@@ -184,11 +183,26 @@ static int mem_alloc(berm_cu_deviceptr_t *addr, uint64_t bytes) {
     if (mapping == NULL)
         return BERM_CU_OUT_OF_MEMORY;
     mapping->is_plain = true;
+    mapping->is_array = is_array;
     mapping->context = context;
     mapping->access[context->device] = BERM_CU_MEM_ACCESS_READWRITE;
     sim_ledger_allocation(context->device, 1, bytes);
     *addr = mapping->node.key;
     return BERM_CU_SUCCESS;
+}
+
+static int mem_alloc(berm_cu_deviceptr_t *addr, uint64_t bytes) {
+    if (addr == NULL || bytes == 0)
+        return BERM_CU_INVALID_VALUE;
+    uint64_t at = 0;
+    int result = block_alloc(&at, bytes, false);
+    if (result == BERM_CU_SUCCESS)
+        *addr = at;
+    return result;
+}
+
+int sim_malloc_hidden(uint64_t bytes, uint64_t *addr) {
+    return block_alloc(addr, bytes, true);
 }
 
 berm_cu_result_t cuMemAlloc_v2(berm_cu_deviceptr_t *addr, size_t bytes) {
@@ -224,9 +238,10 @@ berm_cu_result_t cuMemAllocPitch_v2(berm_cu_deviceptr_t *addr, size_t *pitch, si
     return sim_leave(result);
 }
 
-static int mem_free(uint64_t addr) {
+static int block_free(uint64_t addr, bool is_array) {
     sim_mapping_t *mapping = sim_mapping_at(addr);
-    bool is_block = mapping != NULL && mapping->is_plain && mapping->node.key == addr;
+    bool is_block = mapping != NULL && mapping->is_plain && mapping->node.key == addr &&
+                    mapping->is_array == is_array;
     if (!is_block || mapping->opened != NULL) {
         if (addr != 0 && !is_block)
             sim_hazard(SIMCUDA_HAZARD_DOUBLE_FREE, addr,
@@ -248,10 +263,14 @@ static int mem_free(uint64_t addr) {
     return result;
 }
 
+int sim_malloc_hidden_free(uint64_t addr) {
+    return block_free(addr, true);
+}
+
 berm_cu_result_t cuMemFree_v2(berm_cu_deviceptr_t addr) {
     int result = sim_enter(SIM_FN_cuMemFree_v2);
-    if (result == BERM_CU_SUCCESS)
-        result = mem_free(addr);
+    if (result == BERM_CU_SUCCESS && !sim_managed_free(addr, &result))
+        result = block_free(addr, false);
     return sim_leave(result);
 }
 

@@ -6,10 +6,19 @@
 #include <string.h>
 
 #include "pool.h"
+#include "managed.h"
 
 static int address_range(berm_cu_deviceptr_t *base, size_t *bytes, uint64_t addr) {
     const sim_mapping_t *mapping = sim_mapping_at(addr);
+    uint64_t managed_base, managed_bytes;
     sim_charge(&sim.config.costs.other, 0, 0);
+    if (mapping == NULL && sim_managed_range(addr, &managed_base, &managed_bytes)) {
+        if (base != NULL)
+            *base = managed_base;
+        if (bytes != NULL)
+            *bytes = managed_bytes;
+        return BERM_CU_SUCCESS;
+    }
     if (mapping == NULL)
         return BERM_CU_NOT_FOUND;
     if (base != NULL)
@@ -91,9 +100,40 @@ static answer_t mapping_answer(int attribute, const sim_mapping_t *mapping) {
     }
 }
 
+// Of managed memory, which lies on no device for good.
+static answer_t managed_answer(int attribute, uint64_t addr, uint64_t base, uint64_t bytes) {
+    switch (attribute) {
+    case BERM_CU_POINTER_IS_MANAGED:
+    case BERM_CU_POINTER_MAPPED:
+        return answer_int(1);
+    case BERM_CU_POINTER_MEMORY_TYPE:
+        return answer_int(BERM_CU_MEMORYTYPE_DEVICE);
+    case BERM_CU_POINTER_DEVICE_ORDINAL:
+        return answer_int(sim_context_current()->device);
+    case BERM_CU_POINTER_RANGE_START:
+        return answer_word(base);
+    case BERM_CU_POINTER_RANGE_SIZE:
+        return answer_word(bytes);
+    case BERM_CU_POINTER_DEVICE_POINTER:
+    case BERM_CU_POINTER_HOST_POINTER:
+        return answer_word(addr);
+    default:
+        return (answer_t){0, 0};
+    }
+}
+
 static int pointer_attribute(void *data, int attribute, uint64_t addr) {
     const sim_mapping_t *mapping = sim_mapping_at(addr);
     const sim_reservation_t *reservation = sim_reservation_at(addr);
+    uint64_t base, bytes;
+    if (data != NULL && mapping == NULL && reservation == NULL &&
+        sim_managed_range(addr, &base, &bytes)) {
+        answer_t answer = managed_answer(attribute, addr, base, bytes);
+        if (answer.size == 0)
+            return BERM_CU_INVALID_VALUE;
+        memcpy(data, &answer.value, answer.size);
+        return BERM_CU_SUCCESS;
+    }
     if (data == NULL || (mapping == NULL && reservation == NULL))
         return BERM_CU_INVALID_VALUE;
     answer_t answer = place_answer(attribute, addr, mapping, reservation);

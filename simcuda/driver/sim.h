@@ -247,6 +247,7 @@ typedef struct sim_mapping {
     uint64_t memory_offset; // not 0 only in a chunk
     sim_reservation_t *reservation;
     bool is_plain; // a cuMemAlloc allocation
+    bool is_array; // and its address is known to nobody (array.c)
     sim_chunk_t *chunk;
     sim_context_t *context; // a plain one's owner
     sim_piece_t *piece;     // not NULL: from a memory pool
@@ -310,7 +311,7 @@ typedef struct sim_state {
     simcuda_ledger_t ledger_all;
     sim_table_t contexts, streams, events, graphs, execs, memories, pools;
     sim_table_t modules, functions, linkers;
-    berm_list_t context_list, captures, gates, callbacks, faults, opened, pool_list;
+    berm_list_t context_list, captures, gates, callbacks, faults, opened, pool_list, managed;
     // order
     sim_stream_slot_t *slots;
     uint32_t slot_count, slot_capacity; // every clock has slot_capacity entries

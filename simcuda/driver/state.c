@@ -13,6 +13,7 @@
 #include "graph.h"
 #include "module.h"
 #include "pool.h"
+#include "managed.h"
 
 enum {
     EARLY = 1,
@@ -211,6 +212,7 @@ static void state_empty(void) {
     berm__list_init(&sim.faults);
     berm__list_init(&sim.opened);
     berm__list_init(&sim.pool_list);
+    berm__list_init(&sim.managed);
     sim.process_fd = -1;
     for (int i = 0; i < SIMCUDA_DEVICE_MAX; i++)
         berm__list_init(&sim.devices[i].chunks);
@@ -259,6 +261,7 @@ static void state_free_objects(void) {
 static void state_free_memory(void) {
     sim_pools_clear();
     sim_malloc_free_all(NULL);
+    sim_managed_free_all(NULL);
     for (sim_node_t *node; (node = sim.mappings.root) != NULL;) {
         sim_tree_remove(&sim.mappings, node);
         sim_mapping_free(BERM_CONTAINER_OF(node, sim_mapping_t, node));

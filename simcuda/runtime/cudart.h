@@ -57,6 +57,16 @@ CUDART_API cudaGetDriverEntryPoint(const char *symbol, void **fn, unsigned long 
 CUDART_API cudaGetDriverEntryPointByVersion(const char *symbol, void **fn, unsigned version,
     unsigned long long flags, int *status);
 
+// array.c
+CUDART_API cudaMallocArray(void **array, const cudart_channel_t *channel, size_t width, size_t height,
+    unsigned flags);
+CUDART_API cudaMalloc3DArray(void **array, const cudart_channel_t *channel, cudart_extent_t extent,
+    unsigned flags);
+CUDART_API cudaMallocMipmappedArray(void **array, const cudart_channel_t *channel, cudart_extent_t extent,
+    unsigned levels, unsigned flags);
+CUDART_API cudaFreeArray(void *array);
+CUDART_API cudaFreeMipmappedArray(void *array);
+
 // memory.c
 CUDART_API cudaMalloc(void **addr, size_t bytes);
 CUDART_API cudaMallocPitch(void **addr, size_t *pitch, size_t width_bytes, size_t height);

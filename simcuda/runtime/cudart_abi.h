@@ -36,6 +36,7 @@ enum { // cudaMemoryType
     CUDART_MEMORY_UNREGISTERED = 0,
     CUDART_MEMORY_HOST = 1,
     CUDART_MEMORY_DEVICE = 2,
+    CUDART_MEMORY_MANAGED = 3,
 };
 
 enum { // cudaMemcpyKind
@@ -68,6 +69,15 @@ typedef struct cudart_user_object cudart_user_object_t; // what cudaUserObject_t
 
 typedef void (*cudart_stream_callback_fn)(struct CUstream_st *stream, cudart_error_t error,
                                           void *data); // cudaStreamCallback_t
+
+typedef struct cudart_channel {
+    int x, y, z, w; // bits
+    int kind;       // cudaChannelFormatKind
+} cudart_channel_t; // cudaChannelFormatDesc
+
+typedef struct cudart_extent {
+    size_t width, height, depth;
+} cudart_extent_t; // cudaExtent
 
 typedef struct cudart_dim3 {
     unsigned x, y, z;

@@ -65,20 +65,24 @@ cudart_error_t cudaPointerGetAttributes(cudart_pointer_attributes_t *attributes,
         return BERM_CU_SUCCESS;
     if (result != BERM_CU_SUCCESS)
         return rt_finish(result);
-    attributes->type = CUDART_MEMORY_DEVICE;
+    int is_managed = 0;
+    (void)cuPointerGetAttribute(&is_managed, BERM_CU_POINTER_IS_MANAGED, rt_addr(addr));
+    attributes->type = is_managed != 0 ? CUDART_MEMORY_MANAGED : CUDART_MEMORY_DEVICE;
     attributes->device = device;
     attributes->device_pointer = attributes->host_pointer;
-    attributes->host_pointer = NULL;
+    if (is_managed == 0)
+        attributes->host_pointer = NULL;
     return BERM_CU_SUCCESS;
 }
 
-// Managed memory needs pages that move by faults: the simulated device has none.
 cudart_error_t cudaMallocManaged(void **addr, size_t bytes, unsigned flags) {
-    (void)bytes;
-    (void)flags;
-    if (addr != NULL)
-        *addr = NULL;
-    return rt_unsupported(__func__);
+    if (addr == NULL)
+        return rt_finish(BERM_CU_INVALID_VALUE);
+    *addr = NULL;
+    berm_cu_deviceptr_t at = 0;
+    int result = RT_DRIVER(cuMemAllocManaged(&at, bytes, flags));
+    *addr = rt_pointer(at);
+    return result;
 }
 
 // --- pools of the driver -------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "stress/plot/curves.h"
 #include "stress/plot/segments.h"
 #include "stress/plot/series.h"
+#include "stress/trace/recording.h"
 
 static bool ends_in(const char *path, const char *suffix) {
     size_t length = strlen(path), tail = strlen(suffix);
@@ -31,10 +32,15 @@ typedef struct picture {
     plot_curves_t curves;
     plot_bars_t bars;
     trace_t *trace; // the series' path is its
+    berm_record_t *record;
 } picture_t;
 
 static int picture_read(picture_t *picture, const trace_input_t *input,
                         const trace_read_options_t *read, char *error, size_t error_capacity) {
+    if (recording_matches(input)) {
+        picture->record = recording_read(input, error, error_capacity);
+        return picture->record != NULL ? 0 : -1;
+    }
     if (plot_bars_match(input))
         return plot_bars_read(&picture->bars, input, error, error_capacity);
     if (plot_segments_match(input))
@@ -50,14 +56,21 @@ static int picture_read(picture_t *picture, const trace_input_t *input,
     return plot_series_from_trace(&picture->series, picture->trace, error, error_capacity);
 }
 
-static int picture_write(picture_t *picture, const char *path, char *error, size_t error_capacity) {
+static int picture_write(picture_t *picture, const char *input_path, plot_site_fn site,
+                         const char *path, char *error, size_t error_capacity) {
+    if (picture->record != NULL && !ends_in(path, ".html")) {
+        trace_fail(error, error_capacity, "%s: a recording is drawn as a page: FILE.html", path);
+        return -1;
+    }
     FILE *file = fopen(path, "w");
     if (file == NULL) {
         trace_fail(error, error_capacity, "%s: %s", path, strerror(errno));
         return -1;
     }
-    bool is_html = ends_in(path, ".html");
-    if (picture->bars.count != 0)
+    bool is_html = ends_in(path, ".html"), has_failed = false;
+    if (picture->record != NULL)
+        has_failed = !plot_page_draw(picture->record, input_path, site, file);
+    else if (picture->bars.count != 0)
         plot_bars_draw(&picture->bars, file, is_html);
     else if (picture->segments.count != 0)
         plot_map_draw(&picture->segments, file, is_html);
@@ -65,8 +78,11 @@ static int picture_write(picture_t *picture, const char *path, char *error, size
         plot_curves_draw(&picture->curves, file, is_html);
     else
         plot_chart_draw(&picture->series, file, is_html);
-    bool has_failed = fflush(file) != 0 || ferror(file) != 0;
-    int reason = errno;
+    int reason = has_failed ? ENOMEM : 0;
+    if (!has_failed && (fflush(file) != 0 || ferror(file) != 0)) {
+        has_failed = true;
+        reason = errno;
+    }
     if (fclose(file) != 0 && !has_failed) {
         has_failed = true;
         reason = errno;
@@ -78,19 +94,20 @@ static int picture_write(picture_t *picture, const char *path, char *error, size
     return -1;
 }
 
-int plot_file(const char *path, const trace_read_options_t *read, const char *output_path,
-              char *error, size_t error_capacity) {
+int plot_file(const char *path, const trace_read_options_t *read, plot_site_fn site,
+              const char *output_path, char *error, size_t error_capacity) {
     trace_input_t input;
     if (trace_input_load(&input, path, NULL, error, error_capacity) != 0)
         return -1;
     picture_t picture = {0};
     int status = picture_read(&picture, &input, read, error, error_capacity);
     if (status == 0)
-        status = picture_write(&picture, output_path, error, error_capacity);
+        status = picture_write(&picture, path, site, output_path, error, error_capacity);
     plot_series_free(&picture.series);
     plot_segments_free(&picture.segments);
     plot_curves_free(&picture.curves);
     trace_destroy(picture.trace);
+    recording_free(picture.record);
     trace_input_unload(&input);
     return status;
 }

@@ -71,7 +71,7 @@ Test(receive, a_block_comes_with_its_size_and_offset) {
         EXPECT(BERM_OK, berm_whatis(addr + 10, &whatis));
         cr_assert(whatis.kind == BERM_ADDRESS_IMPORTED && whatis.device == 1);
         cr_assert(whatis.block == addr && whatis.offset_bytes == 10);
-        cr_assert(whatis.requested_bytes == 1000 && whatis.block_bytes == 4 * MIB);
+        cr_assert(whatis.requested_bytes == 1000 && whatis.block_bytes == 1 * MIB);
         EXPECT(BERM_ERROR_NOT_IMPORTED, berm_import_close(addr - 3 * MIB, BERM_STREAM_NONE));
         EXPECT(BERM_OK, berm_import_close(addr, BERM_STREAM_NONE));
         ends_close(ends);
@@ -118,7 +118,14 @@ Test(receive, every_broken_header_is_refused) {
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, magic), 8, 0},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, magic), 1, 'B'},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, version), 4, 0},
-        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, version), 4, 2},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, version), 4, 1},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, part_count), 8, 0},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, part_count), 8, UINT64_MAX},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, part_bytes), 8, 0},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, part_bytes), 8, 6 * MIB},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, part_bytes), 8, 2 * MIB + 1},
+        {BERM_ERROR_DISCONNECTED, offsetof(raw_header_t, part_count), 8, 2},
+        {BERM_ERROR_IMPORT_SIZE, offsetof(raw_header_t, part_bytes), 8, 2 * MIB},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, header_bytes), 4, 95},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, size_bytes), 8, 0},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, size_bytes), 8, UINT64_MAX},
@@ -131,7 +138,7 @@ Test(receive, every_broken_header_is_refused) {
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, requested_bytes), 8, UINT64_MAX},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, device), 4, UINT32_MAX},
         {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, has_uuid), 4, 2},
-        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, unused[3]), 8, 1},
+        {BERM_ERROR_PROTOCOL, offsetof(raw_header_t, unused[1]), 8, 1},
         {BERM_ERROR_DEVICE, offsetof(raw_header_t, uuid), 8, 99},
         {BERM_ERROR_IMPORT_SIZE, offsetof(raw_header_t, size_bytes), 8, 6 * MIB},
         {BERM_ERROR_OUT_OF_ADDRESSES, offsetof(raw_header_t, size_bytes), 8, (uint64_t)1 << 60},
@@ -180,6 +187,7 @@ Test(receive, random_bytes) {
             bytes[(state >> 40) % sizeof header] = (unsigned char)(state >> 33);
         }
         raw_send(ends.theirs, &header, sizeof header, fd, 1);
+        (void)shutdown(ends.theirs, SHUT_WR); // it may announce more handles
         berm_addr_t addr = 7;
         berm_status_t status = berm_share_receive(ends.ours, BERM_DEVICE_ANY, &addr, NULL);
         cr_assert((status == BERM_OK) == (addr != 0));

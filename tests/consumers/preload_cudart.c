@@ -141,6 +141,27 @@ static void case_pitch(void) {
     GIVES(OK, cudaFree(take(6144 * MIB)));
 }
 
+// Arrays and managed memory are the driver's too; an array finds room that berm keeps idle.
+static void case_arrays(void) {
+    const cudart_channel_t channel = {.x = 32, .kind = 2};
+    void *array = NULL, *levels = NULL, *managed = NULL;
+    cudart_pointer_attributes_t attributes;
+    GIVES(OK, cudaFree(take(6144 * MIB))); // of 8 GiB
+    GIVES(OK, cudaMalloc3DArray(&array, &channel, (cudart_extent_t){1024, 1024, 1536}, 0));
+    GIVES(OK, cudaMallocMipmappedArray(&levels, &channel, (cudart_extent_t){1024, 1024, 0}, 4, 0));
+    GIVES(OK, cudaFreeMipmappedArray(levels));
+    GIVES(OK, cudaFreeArray(array));
+    GIVES(OK, cudaMallocArray(&array, &channel, 1024, 1024, 0));
+    GIVES(OK, cudaFreeArray(array));
+    GIVES(OK, cudaMallocManaged(&managed, 64 * MIB, 1));
+    CHECK(!is_berms(managed), "managed memory is berm's");
+    memset(managed, 1, 64 * MIB);
+    GIVES(OK, cudaPointerGetAttributes(&attributes, managed));
+    CHECK(attributes.type == CUDART_MEMORY_MANAGED, "type %d", (int)attributes.type);
+    GIVES(OK, cudaFree(managed));
+    GIVES(OK, cudaGetLastError());
+}
+
 // What the program gets by the C API and by the runtime is one heap, whoever is first.
 static void case_one_heap(void) {
     if (!is_preloaded())
@@ -409,6 +430,7 @@ int main(int argc, char **argv) {
         {"reset", case_reset},
         {"reset_first", case_reset_first},
         {"pitch", case_pitch},
+        {"arrays", case_arrays},
         {"one_heap", case_one_heap},
         {"devices", case_devices},
         {"peers", case_peers},

@@ -126,6 +126,20 @@ def pools():
     refused("BERM_ERROR_ARGUMENT", berm.Pool, 0, ("private", "use_on_oom"))
 
 
+def wrong_values():
+    """What C cannot hold is refused, not cut off; what is no number or text likewise."""
+    for device in (1 << 32, 1 << 80, -(1 << 31) - 1, 0.0, "0", None, object()):
+        for function in (berm.stats, berm.device_info, berm.trim, berm.largest_free, berm.tags,
+                         berm.largest_obtainable, berm.peaks_reset, berm.report, berm.Pool):
+            if function is not berm.tags or device is not None:
+                refused(None, function, device)
+    for size in (-1, 1 << 64, 1.5):
+        refused(None, berm.trim, 0, size)
+    for name in (None, 5, b"x", "a\0b", "\udcff"):
+        refused(None, berm.tag(name).__enter__)
+        refused(None, berm.start, name)
+
+
 def end():
     a = alloc(100)
     assert berm.shutdown() == 1
@@ -144,7 +158,7 @@ def end():
 
 
 assert {name for name in berm.__all__ if not getattr(berm, name).__doc__} == set()
-TESTS = (statuses, figures, limits, tags, snapshots, pools, end)
+TESTS = (statuses, figures, limits, tags, snapshots, pools, wrong_values, end)
 for test in TESTS:
     test()
 print(f"{len(TESTS)} tests of the package, berm {berm.version()}")

@@ -5,11 +5,11 @@
 
 # --- a shared runtime, of CUDA 13 and 12 -----------------------------------------------------------
 build cudart "$simcuda/libcudart.so.13" "$simcuda/libcuda.so.1"
-for case in basic edges foreign pitch one_heap info async threads fork fork_first devices exit reset reset_first \
+for case in basic edges foreign pitch arrays one_heap info async threads fork fork_first devices exit reset reset_first \
     in_flight capture peers; do
     alone cudart $case
 done
-for case in basic edges foreign pitch one_heap info async threads fork fork_first devices reset reset_first \
+for case in basic edges foreign pitch arrays one_heap info async threads fork fork_first devices reset reset_first \
     in_flight capture peers; do
     served cudart $case
 done

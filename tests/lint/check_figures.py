@@ -3,7 +3,8 @@
     <!-- output of: COMMAND; but: REGEX -->
 is compared with the output of COMMAND, run in the repository's root: each of the block's lines has
 to come, in this order, among the lines printed. What REGEX matches (times, mostly) may differ, and
-so may white space; a line that ends in ... is the beginning of one. "needs torch;" before the
+so may white space; a line that ends in ... is the beginning of one, and one that begins with $ is
+the command as it is typed. "needs torch;" before the
 command: it is run only where ./run shadow-setup has been."""
 import os
 import re
@@ -35,7 +36,7 @@ def missing_lines(block, output, but):
     for line in block.splitlines():
         line = plain(line, but)
         begins = line.removesuffix("...")
-        if line and not any(other == line or begins != line and other.startswith(begins)
+        if line and not line.startswith("$ ") and not any(other == line or begins != line and other.startswith(begins)
                             for other in printed):
             yield line
 

@@ -207,6 +207,38 @@ static void scenario_share(void) {
     HEAP_INSIST(close(raw) == 0);
 }
 
+// Blocks of the default pool, each in several handles.
+static void scenario_shareable(void) {
+    fault_block_t blocks[3];
+    int sockets[2];
+    HEAP_INSIST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++) {
+        blocks[i] = block_alloc(BERM_MIB(3) * (i + 1), run.streams[0]);
+        // A driver that fails to say that it exports by descriptor does not.
+        if (blocks[i].addr == 0 || berm_share_check(blocks[i].addr) == BERM_ERROR_NOT_EXPORTABLE)
+            continue;
+        berm_addr_t addr = 0;
+        // A part that could not be sent or mapped leaves the socket out of step: a new one is made.
+        for (int attempt = 0; attempt < 2 && addr == 0; attempt++) {
+            (void)call_note(berm_share_send(sockets[0], blocks[i].addr), "berm_share_send");
+            HEAP_INSIST(shutdown(sockets[0], SHUT_WR) == 0);
+            berm_status_t status = berm_share_receive(sockets[1], 0, &addr, NULL);
+            if (status != BERM_ERROR_DISCONNECTED)
+                (void)call_note(status, "berm_share_receive");
+            HEAP_INSIST(close(sockets[0]) == 0 && close(sockets[1]) == 0);
+            HEAP_INSIST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+        }
+        run.outcome->failed_again += addr == 0;
+        heap_stream_follow(run.streams[1], run.streams[0]);
+        if (addr != 0)
+            import_use(addr, run.streams[1]);
+    }
+    for (size_t i = 0; i < BERM_ARRAY_LENGTH(blocks); i++)
+        block_free(&blocks[i], run.streams[1]);
+    for (int i = 0; i < 2; i++)
+        HEAP_INSIST(close(sockets[i]) == 0);
+}
+
 // Pages of blocks that a peer uses move, before and after it is let in and shut out.
 static void scenario_peers(void) {
     fault_block_t blocks[6];
@@ -545,6 +577,7 @@ const fault_scenario_t fault_scenarios[] = {
     {"streams, old driver", {.memory_bytes = BERM_MIB(64), .lacks_ctx_event = 1}, scenario_streams},
     {"giving back", {.memory_bytes = BERM_MIB(192)}, scenario_giving_back},
     {"share", {.memory_bytes = BERM_MIB(64), .berm = "backing:vmm"}, scenario_share},
+    {"shareable", {.memory_bytes = BERM_MIB(64), .berm = "growth_handle:4M,shareable:on,backing:vmm"}, scenario_shareable},
     {"peers", {.memory_bytes = BERM_MIB(64), .devices = 2, .berm = "headroom:0,backing:vmm"}, scenario_peers},
     {"decay", {.memory_bytes = BERM_MIB(128), .berm = "decay_ms:0"}, scenario_decay},
     {"pins", {.memory_bytes = BERM_MIB(64)}, scenario_pins},

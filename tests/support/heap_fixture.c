@@ -155,7 +155,8 @@ void heap_fixture_check(const char *file, int line) {
         figure_compare(file, line, "reserved bytes", stats.reserved_bytes.current,
                        ledger.handle_bytes + ledger.allocation_bytes - ledger.import_bytes -
                            fixture.plain_bytes);
-        figure_compare(file, line, "mappings", stats.mappings + stats.imports, ledger.mappings);
+        figure_compare(file, line, "mappings", stats.mappings + stats.imported_mappings,
+                       ledger.mappings);
         figure_compare(file, line, "address bytes", stats.address_bytes + stats.imported_bytes,
                        ledger.reserved_address_bytes);
     }

@@ -86,7 +86,8 @@ void gpu_fixture_begin(gpu_fixture_t *fixture, const heap_fixture_options_t *opt
     if (status != BERM_OK)
         (void)fprintf(stderr, "%s\n", error);
     HEAP_INSIST(status == BERM_OK);
-    HEAP_INSIST(berm__gpu_open(&fixture->gpu, &fixture->drv, 0, BERM_BACKING_AUTO) == BERM_OK);
+    HEAP_INSIST(berm__gpu_open(&fixture->gpu, &fixture->drv, 0, BERM_BACKING_AUTO, false) ==
+                BERM_OK);
     HEAP_INSIST(berm__gpu_enter(&fixture->gpu, &fixture->is_pushed) == BERM_OK);
 }
 

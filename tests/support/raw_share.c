@@ -39,12 +39,14 @@ raw_header_t raw_header(uint64_t size_bytes, int device) {
     berm_cu_device_get_uuid_fn get_uuid;
     CU_LOAD(get_uuid, "cuDeviceGetUuid_v2");
     raw_header_t header = {.magic = "bermmem",
-                           .version = 1,
+                           .version = 2,
                            .header_bytes = sizeof header,
                            .size_bytes = size_bytes,
                            .requested_bytes = size_bytes,
                            .device = device,
-                           .has_uuid = 1};
+                           .has_uuid = 1,
+                           .part_count = 1,
+                           .part_bytes = size_bytes};
     berm_cu_uuid_t uuid;
     HEAP_INSIST(TWICE(get_uuid(&uuid, device)));
     memcpy(header.uuid, &uuid, sizeof header.uuid);

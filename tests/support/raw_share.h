@@ -18,8 +18,15 @@ typedef struct raw_header {
     int32_t device;
     uint32_t has_uuid;
     unsigned char uuid[16];
-    uint64_t unused[4];
+    uint64_t part_count, part_bytes;
+    uint64_t unused[2];
 } raw_header_t;
+
+// The message of a further handle.
+typedef struct raw_part {
+    char magic[8];
+    uint64_t index, part_bytes;
+} raw_part_t;
 
 // What a sender says of a block of `size_bytes` on simulated device `device`.
 raw_header_t raw_header(uint64_t size_bytes, int device);

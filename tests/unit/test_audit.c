@@ -304,12 +304,14 @@ MUTATION(I31_imports_are_whole_and_counted) {
     audit_expect(0);
     berm_import_t *import = BERM_CONTAINER_OF(heap.device->imports.next, berm_import_t, link);
     BREAKS(31, import->is_mapped, false);
-    BREAKS(31, import->has_handle, false);
+    BREAKS(31, import->held_count, 0);
+    BREAKS(31, import->mapped_bytes, BERM_MIB(2));
     BREAKS(31, import->base, 0);
     BREAKS(31, import->addr, import->base + BERM_MIB(4));
     BREAKS(31, import->size_bytes, BERM_MIB(2));
     BREAKS(31, heap.device->import_count, 2);
     BREAKS(31, heap.device->imported_bytes, 0);
+    BREAKS(31, heap.device->imported_mappings, 2);
 }
 
 MUTATION(I32_what_was_exported_is_nobody_elses) {

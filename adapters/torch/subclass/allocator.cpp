@@ -5,6 +5,9 @@
 
 #include <c10/core/impl/GPUTrace.h>
 
+#include <cstdlib>
+#include <cstring>
+
 namespace berm_torch {
 
 namespace {
@@ -39,6 +42,20 @@ inline void tell_interpreter(void *pointer, bool is_allocation) {
         (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(pointer));
     else
         (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, address_of(pointer));
+}
+
+// Starts berm so that tensors can be sent to other processes, unless something else has options, or
+// has started it. Not before CUDA is initialised: a process may fork until then.
+void shareable_begin() {
+    const char *conf = secure_getenv("BERM_CONF");
+    const char *file = secure_getenv("BERM_CONF_FILE");
+    const bool has_file = file != nullptr && *file != '\0';
+    if (has_file || (conf != nullptr && (strstr(conf, "shareable") != nullptr ||
+                                         strstr(conf, "conf_file") != nullptr)))
+        return;
+    const berm_status_t status = berm_init("shareable:on");
+    if (status != BERM_ERROR_STATE)
+        check("berm_init", status);
 }
 
 } // namespace
@@ -240,6 +257,7 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream 
 // When CUDA is initialised, and not when berm is installed: until then the driver is not touched,
 // so that a program may fork.
 void Allocator::init(int device_count) {
+    shareable_begin();
     reports_begin();
     std::unique_lock<std::mutex> guard(lock_);
     while (figures_.size() < static_cast<size_t>(device_count)) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that goes to other processes: what torch.multiprocessing sends is a string.
 //
-//   "bermfd\0" SOCKET \0 ADDRESS   a block of a pool that exports (MemPool with no_split): the
-//       importer asks for it on the exporter's socket, and gets its descriptor with the answer
-//       (SCM_RIGHTS), which needs no right to trace the exporter, as pidfd_getfd does;
+//   "bermfd\0" SOCKET \0 ADDRESS   a block whose handles can be exported: all of them, by the
+//   option
+//       shareable, which install() turns on. The importer asks for it on the exporter's socket, and
+//       gets descriptors with the answer (SCM_RIGHTS), which needs no right to trace the exporter,
+//       as pidfd_getfd does;
 //   "bermipc" and 64 bytes         plain memory: the driver's legacy handle.
 //
 // The socket is in the abstract name space of the kernel: it has no file, goes with the process,
@@ -158,10 +160,7 @@ caching::ShareableHandle Allocator::shareIpcHandle(void *pointer) {
     berm_whatis_t whatis = BERM_WHATIS_INIT;
     check("berm_whatis", berm_whatis(address_of(pointer), &whatis));
     TORCH_CHECK(whatis.kind == BERM_ADDRESS_LIVE, "berm: ", pointer, " is in no live block");
-    int fd = -1;
-    uint64_t size = 0;
-    if (berm_export(whatis.block, &fd, &size) == BERM_OK) {
-        (void)close(fd); // it can be exported: each importer gets a descriptor of its own
+    if (berm_share_check(whatis.block) == BERM_OK) {
         std::string handle(fd_kind, sizeof fd_kind);
         handle += socket_name();
         handle += '\0';
@@ -173,9 +172,9 @@ caching::ShareableHandle Allocator::shareIpcHandle(void *pointer) {
     const berm_status_t status = berm_ipc_export(whatis.block, legacy, &offset);
     TORCH_CHECK(
         status != BERM_ERROR_NOT_EXPORTABLE,
-        "berm: this tensor's memory cannot be sent to another process: it shares pages with "
-        "other tensors. Allocate it in a torch.cuda.MemPool(no_split=True), or run with "
-        "BERM_CONF=backing:plain");
+        "berm: this tensor's memory cannot be sent to another process: it shares pages with other "
+        "tensors, and the option shareable is off. Turn it on, or allocate the tensor in a "
+        "torch.cuda.MemPool(no_split=True)");
     check("berm_ipc_export", status);
     return {static_cast<ptrdiff_t>(offset + whatis.offset_bytes),
             std::string(legacy_kind) +

@@ -76,7 +76,8 @@ void pool_make(const Key &key, const Known &pool) {
     if (pool.source != nullptr) {
         source = std::make_unique<Source>(Source{pool.source});
         options.source = {source_alloc, source_free, source_done, source.get()};
-    }
+        options.traits |= BERM_POOL_PINNED; // with use_on_oom it lends what is free; it goes back
+    }                                       // with the pool only, as native's
     check("berm_pool_create", berm_pool_create(key.first, pool_id_of(key.second), &options));
     (void)source.release(); // libberm's, until source_done
 }

@@ -86,9 +86,7 @@ def recorded(child):
 
 
 @case("TestMultiprocessing.test_cuda_simple (in parts)",
-      "a tensor of the default pool is sent to another process", keeps=True,
-      unmet={"subclass": "memory that shares pages with other tensors is not shown to other "
-             "processes: MemPool(no_split=True) or backing:plain (see above)"})
+      "a tensor of the default pool is sent to another process", keeps=True)
 def default_pool(child):
     torch = child.torch
     tensor = torch.ones(1000, device="cuda")

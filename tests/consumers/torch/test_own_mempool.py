@@ -160,9 +160,7 @@ def on_oom(child):
 
 
 @case("TestMemPool.test_mempool_limited_memory_with_allocator (only use_on_oom)",
-      "only a use_on_oom pool does so: what another one has free stays idle, and requests fail",
-      unmet={"subclass": "what a live pool has free goes back to its allocator before a request "
-             "fails"})
+      "only a use_on_oom pool does so: what another one has free stays idle, and requests fail")
 def on_oom_only(child):
     at_limit(child, True)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.multiprocessing under the subclass: a tensor of a MemPool(no_split=True) reaches another
-process and comes at the offset that it had; one whose pages others share is refused with what to do;
-with backing:plain any tensor can be sent. A handle of nobody is an error."""
+"""torch.multiprocessing under the subclass: tensors of the default pool reach another process, small
+ones and one of many handles, and come at the offset that they had; with shareable:off only those of
+a MemPool(no_split=True) do, others are refused with what to do; with backing:plain any tensor can be
+sent. A handle of nobody is an error."""
 import os
 import sys
 
@@ -29,6 +30,13 @@ def sent(torch, tensors):
     other.join(60)
     assert other.exitcode == 0, other.exitcode
     return found
+
+
+def default_pool(torch):
+    tensors = [torch.ones(shape, device="cuda") for shape in (7, 1000, 3_000_000, 50_000_000)]
+    found = sent(torch, [*tensors, tensors[2][10:20], tensors[0]])
+    assert found == [((7,), True, 0), ((1000,), True, 0), ((3_000_000,), True, 0),
+                     ((50_000_000,), True, 0), ((10,), True, 10), ((7,), True, 0)], found
 
 
 def by_descriptor(torch):
@@ -60,16 +68,16 @@ def main():
     if route is not None:
         torch = torch_test.load(route)  # of the other process too
         if __name__ == "__main__":
-            if os.environ.get("BERM_CONF") == "backing:plain":
-                assert sent(torch, [torch.ones(7, device="cuda")]) == [((7,), True, 0)]
-            else:
+            if os.environ.get("BERM_CONF") == "shareable:off":
                 by_descriptor(torch)
+            else:
+                default_pool(torch)
             print("ok")
         return 0
     if os.environ.get("BERM_SANITIZE"):
         torch_test.skip("PyTorch is not sanitized")
     failed = False
-    for more in ({}, {"BERM_CONF": "backing:plain"}):
+    for more in ({}, {"BERM_CONF": "shareable:off"}, {"BERM_CONF": "backing:plain"}):
         status, output, errors = torch_test.run_child(__file__, "subclass", **more)
         if status != 0 or "ok" not in output:
             print(f"FAIL: {more}: exit {status}: {output[-500:]}{errors[-1800:]}")
