@@ -2,7 +2,6 @@
 """Whether a request would fit, and a guard that refuses it where it would not:
 berm.torch.would_fit(), admit() and quota()."""
 import contextlib
-import ctypes
 import math
 import threading
 
@@ -27,17 +26,6 @@ class NotAdmitted(BermError):
         super().__init__(text)
         self.needed_bytes, self.obtainable_bytes = needed_bytes, obtainable_bytes
         self.tag, self.quota_bytes = tag, quota_bytes
-
-
-class _Price(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("size_bytes", "pages", "modelled_us",
-                                                     "learned_us")]
-
-
-class _Prices(ctypes.Structure):
-    """berm_prices_t."""
-    _fields_ = [("size", ctypes.c_size_t),
-                *((name, _Price) for name in ("now", "waited", "moved", "trimmed", "grown"))]
 
 
 _WAYS = ("now", "waited", "moved", "trimmed", "grown")
@@ -103,10 +91,8 @@ def _device(device):
 
 def _prices(device):
     stream = torch.cuda.current_stream(device).cuda_stream
-    read = _capi.library().berm_obtainable_read
-    read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(_Prices)]
-    read.restype = ctypes.c_int
-    return _capi.read("berm.torch.would_fit", read, _Prices, device, stream, _PAGES)
+    return _capi.read("berm.torch.would_fit", _capi.library().berm_obtainable_read, _capi.Prices,
+                      device, stream, _PAGES)
 
 
 def would_fit(what, dtype=None, device=None):
@@ -132,8 +118,10 @@ def would_fit(what, dtype=None, device=None):
 def quota(tag, size_bytes):
     """The most bytes that may live under a tag (berm.tag()) when a request is admitted under it, its
     own included; None: no quota. It binds admit(). Raises BermError: it is below 0."""
-    if size_bytes is not None and size_bytes < 0:
-        raise BermError(f"berm.torch.quota: {size_bytes} bytes: 0 or more, or None")
+    if size_bytes is not None and not _is_size(size_bytes):
+        raise BermError(f"berm.torch.quota: {size_bytes!r} bytes: a whole number, 0 or more, or None")
+    if not isinstance(tag, str):
+        raise BermError(f"berm.torch.quota: {tag!r} is no str")
     with _lock:
         if size_bytes is None:
             _quotas.pop(tag, None)

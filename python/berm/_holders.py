@@ -285,7 +285,9 @@ def holders(what=None, top=10, device=None, seconds=2.0):
             return _of_host(what, seconds)
         address, where = memory[0], _graph.parts(what)[0].device.index
     else:
-        address, where = int(what), torch.cuda.current_device() if device is None and \
+        if not isinstance(what, int):
+            raise BermError(f"berm.torch.holders: {what!r}: a tensor, or an address of device memory")
+        address, where = what, torch.cuda.current_device() if device is None and \
             torch.cuda.is_initialized() else device or 0
     with _Look(None, seconds) as look:
         blocks = _live.blocks(torch, where)

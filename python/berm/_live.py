@@ -14,17 +14,6 @@ _HERE = os.path.dirname(os.path.realpath(__file__)) + os.sep
 _LIBRARY = os.sep + "site-packages" + os.sep
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__)) + os.sep
 _STATES = {"active_allocated": LIVE, "active_pending_free": AWAITED, "active_awaiting_free": AWAITED}
-_KIND_LIVE, _KIND_AWAITED = 1, 2
-
-
-class Whatis(ctypes.Structure):
-    """berm_whatis_t."""
-    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int), ("device", ctypes.c_int),
-                ("stream", ctypes.c_void_p),
-                *((name, ctypes.c_uint64) for name in (
-                    "block", "offset_bytes", "block_bytes", "requested_bytes", "allocation_index")),
-                ("is_small", ctypes.c_uint32), ("is_released", ctypes.c_uint32),
-                ("pool", _capi.PoolId), ("tag", ctypes.c_char_p)]
 
 
 class Block:
@@ -165,11 +154,8 @@ def tags_set(torch, found):
     """Fills the tags in (berm.tag()); does nothing where no tag was ever pushed, or without berm."""
     if is_berm(torch) is None or _capi.library().berm_tag_name(0) is None:
         return
-    read = _capi.library().berm_whatis
-    read.argtypes, read.restype = [ctypes.c_uint64, ctypes.POINTER(Whatis)], ctypes.c_int
-    what = Whatis()
+    read, what = _capi.library().berm_whatis, _capi.sized(_capi.Whatis)
     for block in found.all:
-        what.size = ctypes.sizeof(Whatis)
         if read(block.address, ctypes.byref(what)) == _capi.OK and what.tag:
             block.tag = what.tag.decode()
 

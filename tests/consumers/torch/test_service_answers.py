@@ -367,7 +367,9 @@ def admits(torch, berm_torch):
     enter(10 * MIB, tag="tenant")
     berm_torch.quota("tenant", None)
     enter(11 * MIB, tag="tenant")
-    refused(berm_torch.BermError, "0 or more", berm_torch.quota, "tenant", -1)
+    for wrong in (("tenant", -1), ("tenant", 1.5), (7, 1)):
+        refused(berm_torch.BermError, "berm.torch.quota", berm_torch.quota, *wrong)
+    refused(berm_torch.BermError, "a tensor, or an address", berm_torch.holders, "x")
 
 
 @case
