@@ -69,11 +69,10 @@ class _Claims:
         for _ in range(_DEPTH):
             following = []
             for each in gc.get_referents(*level):
-                if id(each) in seen or len(seen) > _OBJECTS or \
-                        isinstance(each, (type, torch.nn.Module)) or callable(each):
+                if id(each) in seen or len(seen) > _OBJECTS or callable(each):
                     continue
                 seen.add(id(each))
-                if isinstance(each, torch.Tensor):
+                if issubclass(type(each), torch.Tensor):
                     self.tensor(kind, each)
                 else:
                     following.append(each)
@@ -109,8 +108,7 @@ def _of_caches(claims, objects, more):
         claims.within("kv_cache", found)
     for found in objects:
         kind = type(found)
-        if _CACHE_CLASS.search(kind.__name__) and not isinstance(found, (type, torch.nn.Module)) and \
-                hasattr(kind, "__dict__"):
+        if _CACHE_CLASS.search(kind.__name__) and not issubclass(kind, (type, torch.nn.Module)):
             claims.within("kv_cache", found)
 
 

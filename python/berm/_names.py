@@ -21,9 +21,17 @@ _MODULE_PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 _HOOKS = re.compile(r"\._(?:forward|backward)(?:_pre)?_hooks\b|_global_forward(?:_pre)?_hooks\b")
 _REFERENCES_OF_OWN = 3  # to a frame's dictionary of locals: the frame's, ours, getrefcount's
 
+_PLAIN = (str, bytes, int, float, bool, type(None))
+_SEQUENCES = (list, tuple, collections.deque, set, frozenset)
+
 # kind: global, local, class, suspended, exception. text: "module.name[0].x". container: what holds
 # the target itself. is_program: the name is of the program rather than of a library.
 Path = collections.namedtuple("Path", "text kind container place is_program closure")
+
+
+def is_a(found, kinds):
+    """isinstance(), by the type alone: `__class__` may be a property of the program's."""
+    return issubclass(type(found), kinds)
 
 
 def _locals(frame, before):
@@ -70,10 +78,16 @@ def _note(found, frame, before):
 def _modules():
     """{id of a module's dictionary: its name}; the program itself is __main__, whatever else it is."""
     found = {id(vars(module)): name for name, module in list(sys.modules.items())
-             if isinstance(module, types.ModuleType)}
+             if is_a(module, types.ModuleType)}
     if "__main__" in sys.modules:
         found[id(vars(sys.modules["__main__"]))] = "__main__"
     return found
+
+
+def _file(name):
+    module = sys.modules.get(name)
+    file = vars(module).get("__file__") if is_a(module, types.ModuleType) else None
+    return file if type(file) is str else ""
 
 
 class Walk:
@@ -97,8 +111,8 @@ class Walk:
     # --- upwards ---------------------------------------------------------------------------------
 
     def _is_root(self, found):
-        return id(found) in self._modules or isinstance(found, (types.ModuleType, type)) or \
-            isinstance(found, (types.FrameType, *_SUSPENDED))
+        return id(found) in self._modules or is_a(found, (types.ModuleType, type)) or \
+            is_a(found, (types.FrameType, *_SUSPENDED))
 
     def _explore(self, targets):
         level = list(targets)
@@ -127,7 +141,7 @@ class Walk:
         return fresh
 
     def _is_ours(self, found):
-        if isinstance(found, types.FrameType):
+        if is_a(found, types.FrameType):
             return found.f_code.co_filename.startswith(_live._HERE)
         if type(found).__module__.startswith("berm.") or type(found) is types.ModuleType and \
                 found.__name__.startswith("berm."):
@@ -169,7 +183,7 @@ class Walk:
         text, closure = "", ""
         objects = [self._known[number] for number in chain]
         for index, (holder, held) in enumerate(zip(objects, objects[1:])):
-            if isinstance(holder, types.FunctionType) and isinstance(held, tuple):
+            if is_a(holder, types.FunctionType) and is_a(held, tuple):
                 closure = _closure(holder, objects[index + 2:index + 3])
             before = objects[index - 1] if index > 0 else None
             text += step(holder, held, before)
@@ -189,22 +203,22 @@ class Walk:
     def _of_root(self, root, chain):
         module = self._modules.get(id(root))
         if module is not None:
-            file = getattr(sys.modules.get(module), "__file__", None) or ""
+            file = _file(module)
             is_program = _live.rank(file) == 2 or module == "__main__"
             key = _key(root, self._known[chain[1]])
             return self._made(f"{module}.{key}", "global", chain[1:], _live._short(file), is_program) \
-                if isinstance(key, str) else None
-        if isinstance(root, type):
-            file = getattr(sys.modules.get(root.__module__), "__file__", None) or ""
+                if is_a(key, str) else None
+        if is_a(root, type):
+            file = _file(root.__module__)
             return self._made(f"{root.__module__}.{root.__qualname__}", "class", chain,
                               _live._short(file), _live.rank(file) == 2)
-        if isinstance(root, types.ModuleType):
+        if is_a(root, types.ModuleType):
             return None  # its dictionary tells
         return self._of_frame(root, chain)
 
     def _of_frame(self, root, chain):
         frame, kind = root, "exception"
-        if not isinstance(root, types.FrameType):
+        if not is_a(root, types.FrameType):
             frame = next((getattr(root, name, None) for name in ("gi_frame", "cr_frame", "ag_frame")
                           if hasattr(root, name)), None)
             kind = "suspended"
@@ -238,32 +252,28 @@ def _key(mapping, held):
 
 def _shown(key):
     """A key in brackets, not longer than a line; keys that are objects are told by their class."""
-    if not isinstance(key, (str, bytes, int, float, bool, tuple, type(None))):
-        return f"[<{type(key).__name__}>]"
-    try:
-        text = repr(key)
-    except Exception:
-        text = type(key).__name__
+    plain = type(key) in _PLAIN or type(key) is tuple and all(type(each) in _PLAIN for each in key)
+    text = repr(key) if plain else f"<{type(key).__name__}>"
     return f"[{text if len(text) <= 40 else text[:37] + '...'}]"
 
 
 def _attribute(holder, held):
     """The name of the attribute, found without calling properties; None: there is none."""
-    if isinstance(holder, type):
-        return "" if isinstance(held, dict) else None
+    if is_a(holder, type):
+        return "" if is_a(held, dict) else None
     try:
         own = object.__getattribute__(holder, "__dict__")
     except (AttributeError, TypeError):
         own = None
     if own is held:
         return ""
-    if isinstance(own, dict):
+    if is_a(own, dict):
         name = _key(own, held)
-        if isinstance(name, str):
+        if is_a(name, str):
             return name
     for kind in type(holder).__mro__:
         for name, member in list(vars(kind).items()):
-            if isinstance(member, types.MemberDescriptorType):
+            if is_a(member, types.MemberDescriptorType):
                 try:
                     if member.__get__(holder) is held:
                         return name
@@ -288,8 +298,13 @@ def _of_function(holder, held):
     return None
 
 
+def _of_kind(container, kinds):
+    """The built-in class that it is of, whose methods are not the program's."""
+    return next((kind for kind in kinds if is_a(container, kind)), None)
+
+
 def _in_sequence(holder, held):
-    for index, value in enumerate(tuple(holder)):
+    for index, value in enumerate(tuple(_of_kind(holder, _SEQUENCES).__iter__(holder))):
         if value is held:
             return index
     return None
@@ -297,7 +312,7 @@ def _in_sequence(holder, held):
 
 def _of_tuple(holder, held, before):
     index = _in_sequence(holder, held)
-    if isinstance(before, types.FunctionType) and isinstance(held, types.CellType):
+    if is_a(before, types.FunctionType) and is_a(held, types.CellType):
         variables = before.__code__.co_freevars
         name = variables[index] if index is not None and index < len(variables) else "?"
         return f".<closure {name}>"
@@ -309,25 +324,25 @@ def _of_tuple(holder, held, before):
 
 def step(holder, held, before=None):
     """How `held` is reached from `holder`, which was reached from `before`."""
-    if isinstance(holder, types.CellType):
+    if is_a(holder, types.CellType):
         return ""
-    if isinstance(holder, dict):
+    if is_a(holder, dict):
         key = _key(holder, held)
-        if before is not None and isinstance(key, str) and not isinstance(before, dict) and \
+        if before is not None and is_a(key, str) and not is_a(before, dict) and \
                 _attribute(before, holder) == "":
             return f".{key}"
         return "[a key]" if key is None else _shown(key)
-    if isinstance(holder, tuple):
+    if is_a(holder, tuple):
         return _of_tuple(holder, held, before)
-    if isinstance(holder, (list, collections.deque)):
+    if is_a(holder, (list, collections.deque)):
         return f"[{_in_sequence(holder, held)}]"
-    if isinstance(holder, (set, frozenset)):
+    if is_a(holder, (set, frozenset)):
         return "{...}"
-    if isinstance(holder, types.MethodType):
+    if is_a(holder, types.MethodType):
         return ".__self__" if holder.__self__ is held else ".__func__"
-    if isinstance(holder, functools.partial):
+    if is_a(holder, functools.partial):
         return "(an argument)"
-    if isinstance(holder, types.FunctionType):
+    if is_a(holder, types.FunctionType):
         found = _of_function(holder, held)
         if found is not None:
             return found
@@ -341,12 +356,13 @@ def step(holder, held, before=None):
 
 def describe(container):
     """What holds the target, in words."""
-    if isinstance(container, (list, collections.deque, set, frozenset)):
-        return f"a {type(container).__name__} of {len(container)}"
-    if isinstance(container, dict):
-        count = len(container)
-        return f"a {type(container).__name__} of {count} entr{'y' if count == 1 else 'ies'}"
-    if type(container).__name__ == "_lru_cache_wrapper":
+    kind, name = _of_kind(container, (*_SEQUENCES, dict)), type(container).__name__
+    if kind is dict:
+        count = dict.__len__(container)
+        return f"a {name} of {count} entr{'y' if count == 1 else 'ies'}"
+    if kind is not None and kind is not tuple:
+        return f"a {name} of {kind.__len__(container)}"
+    if name == "_lru_cache_wrapper":
         return f"a functools cache of {container.cache_info().currsize} entries"
     return ""
 

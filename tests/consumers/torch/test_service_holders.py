@@ -332,6 +332,37 @@ def other_devices_and_classes():
 
 
 @case
+def nothing_of_the_programs_runs():
+    def fail(*_):
+        raise AssertionError("the program's code is run")
+
+    class Sly:
+        __class__ = property(fail)
+        __repr__ = __eq__ = __bool__ = __len__ = __iter__ = __getattr__ = fail
+
+        def __hash__(self):
+            return 7
+
+    class SlyList(list):
+        __repr__ = __len__ = __iter__ = __getitem__ = __bool__ = __getattr__ = fail
+
+    class SlyTable(dict):
+        __repr__ = __len__ = __iter__ = __getitem__ = __bool__ = items = values = fail
+    shelf.sly = Sly()
+    object.__getattribute__(shelf.sly, "__dict__")["tensor"] = make()
+    shelf.list, shelf.table = SlyList(), SlyTable()
+    list.append(shelf.list, make())
+    dict.__setitem__(shelf.table, Sly(), make())
+    names = {holder.name for holder in berm_torch.holders(top=20)}
+    wanted = {"__main__.shelf.sly.tensor", "__main__.shelf.list[0]", "__main__.shelf.table[<Sly>]"}
+    assert wanted <= names, names
+    shelf.cache = type("KVCache", (Sly,), {})()
+    found = berm_torch.breakdown()
+    assert sum(found.values()) == found.used_bytes, found
+    vars(shelf).clear()
+
+
+@case
 def large_graphs():
     shelf.table = {number: [number, {"n": (number, [])}] for number in range(100_000)}
     shelf.chain = node = []
