@@ -91,6 +91,22 @@ class DeviceInfo(ctypes.Structure):
                                             "is_simulated"))]
 
 
+class Whatis(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("kind", _int), ("device", _int), ("stream", _stream),
+                *((name, _u64) for name in ("block", "offset_bytes", "block_bytes",
+                                            "requested_bytes", "allocation_index")),
+                ("is_small", _u32), ("is_released", _u32), ("pool", PoolId), ("tag", _text)]
+
+
+class Price(ctypes.Structure):
+    _fields_ = [(name, _u64) for name in ("size_bytes", "pages", "modelled_us", "learned_us")]
+
+
+class Prices(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t),
+                *((name, Price) for name in ("now", "waited", "moved", "trimmed", "grown"))]
+
+
 WRITE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
 
 _out = ctypes.POINTER
@@ -114,6 +130,8 @@ _STATUS = {  # functions that return a status, with their parameters
     "berm_stats_peaks_reset": (_int,),
     "berm_largest_free_read": (_int, _stream, _out(_u64)),
     "berm_largest_obtainable_read": (_int, _stream, _out(_u64)),
+    "berm_obtainable_read": (_int, _stream, _u64, _out(Prices)),
+    "berm_whatis": (_addr, _out(Whatis)),
     "berm_snapshot_write": (WRITE, ctypes.c_void_p),
     "berm_audit": (_out(_int),),
     "berm_device_count": (_out(_int),),

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""berm as PyTorch's CUDA allocator.
+"""berm as PyTorch's CUDA allocator, and who holds its memory.
 
     import berm.torch
     berm.torch.install()
 
 before anything uses CUDA. Imports torch; a CUDA build of it is the user's. What works by which
-route, and which settings are understood: docs/adapters/pytorch.md. To be called by one thread."""
+route, and which settings are understood: docs/adapters/pytorch.md. install() is to be called by one
+thread. What a service asks of its memory (breakdown, watch, holders, check, would_fit, admit):
+docs/service.md."""
 import ctypes
 import functools
 import os
@@ -16,6 +18,16 @@ import warnings
 import torch
 
 from berm import _lib, _subclass
+from berm._admit import Fit, NotAdmitted, admit, quota, would_fit
+from berm._breakdown import Breakdown, breakdown
+from berm._holders import Holder, Holders, holders
+from berm._inference import Finding, Findings, check
+from berm._sites import sites
+from berm._watch import Grown, Growth, Request, Watch, watch
+
+__all__ = ["BermError", "Breakdown", "Finding", "Findings", "Fit", "Grown", "Growth", "Holder",
+           "Holders", "NotAdmitted", "Request", "Watch", "admit", "breakdown", "check", "holders",
+           "install", "installed", "quota", "sites", "watch", "would_fit"]
 
 BermError = _lib.BermError
 ROUTES = ("auto", "subclass", "hooks")
