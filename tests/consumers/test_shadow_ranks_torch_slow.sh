@@ -40,7 +40,8 @@ grep -q '^Does not fit: out of memory with native in rank 1 in step 1' "$work/ou
 grep -Eq '^[0-9]+ +0 +0 +4.0 .* 0  (was ended|failed)$' "$work/out" || fail "rank 0: $(cat "$work/out")"
 grep -Eq '^[0-9]+ +1 +1 +4.0 .* 0  does not fit$' "$work/out" || fail "rank 1: $(cat "$work/out")"
 grep -q 'torch.OutOfMemoryError: CUDA out of memory' "$work/err" || fail "no error of torch's"
-grep -q 'python/berm/_' "$work/err" && fail "lines that the program does not have, in a traceback"
+# (NCCL of torch 2.13 prints stacks of its own, whose lines begin with a number.)
+grep -v '^#[0-9]' "$work/err" | grep -q 'python/berm/_' && fail "lines that the program does not have, in a traceback"
 # A rank that ends without Python's end is missed.
 sed -i 's/^    torch.empty.*/    os._exit(3)/' "$work/short.py"
 expect 2 timeout 200 "$BERM" shadow --json -- "${torchrun[@]}" "$work/short.py"
