@@ -20,6 +20,8 @@ enum {
 typedef struct arguments {
     const char *input;
     char path[64]; // of a process
+    uint64_t pid;  // that is to be asked; 0: none
+    size_t count;  // of FILEs
     bool is_json, has_address;
     uint64_t address;
 } arguments_t;
@@ -30,13 +32,15 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-// A number of a process means the file that `berm record` leaves of it.
+// A number of a process means the file that `berm record` leaves of it, or else what the process
+// itself says when it is asked.
 static void input_set(arguments_t *a, const char *text) {
     a->input = text;
     if (text[strspn(text, "0123456789")] == '\0' && access(text, F_OK) != 0 &&
         strlen(text) < sizeof a->path - 16) {
         (void)snprintf(a->path, sizeof a->path, "berm.%s.json", text);
         a->input = a->path;
+        a->pid = access(a->path, F_OK) != 0 ? strtoull(text, NULL, 10) : 0;
     }
 }
 
@@ -58,10 +62,11 @@ static int parse_arguments(arguments_t *a, int argc, char **argv) {
         if (!isdigit((unsigned char)*optarg) || *end != '\0')
             return cli_fail(argv[0], "--address '%s' is no address", optarg);
     }
-    if (argc - optind != 1)
-        return cli_fail(argv[0], "%s",
-                        argc == optind ? "no FILE given; see berm report --help"
-                                       : "more than one FILE given; see berm report --help");
+    if (argc == optind)
+        return cli_fail(argv[0], "no FILE given; see berm report --help");
+    a->count = (size_t)(argc - optind);
+    if (a->count > 1 && a->has_address)
+        return cli_fail(argv[0], "--address takes one FILE; see berm report --help");
     input_set(a, argv[optind]);
     return CLI_OK;
 }
@@ -180,7 +185,10 @@ static int report_run(int argc, char **argv) {
     int status = parse_arguments(&a, argc, argv);
     if (status != CLI_OK)
         return status;
-    berm_record_t *record = recording_load(a.input, error, sizeof error);
+    if (a.count > 1)
+        return cli_report_ranks(argv[0], argv + optind, a.count, a.is_json);
+    berm_record_t *record = a.pid != 0 ? cli_report_live(a.pid, error, sizeof error)
+                                       : recording_load(a.input, error, sizeof error);
     if (record == NULL)
         return cli_fail(argv[0], "%s", error);
     berm_verdict_t verdict;
@@ -198,12 +206,18 @@ const cli_command_t cli_report = {
     .name = "report",
     .summary = "say why a request failed, from a recording",
     .help =
-        "usage: berm report FILE|PID [--address ADDRESS] [--json]\n\n"
+        "usage: berm report FILE|PID [--address ADDRESS] [--json]\n"
+        "       berm report FILE FILE... [--json]\n\n"
         "FILE is a recording that berm wrote when a request failed (berm record, or the option\n"
-        "recording); PID stands for berm.PID.json. The first line names the kind of failure:\n"
+        "recording); PID stands for berm.PID.json or, where that is not there, for the process,\n"
+        "which is asked for a recording: one of yours that berm run has started, or that has\n"
+        "live_page:on in BERM_CONF. The first line names the kind of failure:\n"
         "real shortage, peak, leak, hidden retention, fragmentation, cache held elsewhere,\n"
         "outside, mislabelled; then come the evidence, what to do, and who holds the memory.\n"
         "docs/debugging.md has a page on each.\n\n"
+        "Several FILEs are those of the processes of one job, written with %r in the name\n"
+        "(recording:rank%r.json): it says which rank failed first, by the hosts' clocks, why,\n"
+        "and which ranks hold a fifth more or less than most.\n\n"
         "  -a, --address ADDRESS  instead: whose an address was that a kernel used (illegal\n"
         "                         access): in which block, freed when and by whom\n"
         "  -j, --json             one JSON object\n\n"

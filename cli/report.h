@@ -13,4 +13,10 @@ void cli_site_text(const berm_record_t *record, uint64_t address, char *text, si
 // Prints where live blocks of the device were asked for; nothing where call sites were not noted.
 void cli_report_sites(const berm_record_t *record, const berm_record_device_t *device);
 
+// Asks a process of this user's for a recording, and reads it. NULL with a line in `error`.
+berm_record_t *cli_report_live(uint64_t pid, char *error, size_t error_capacity);
+
+// berm report of several recordings, one for each process of a job. Returns the exit status.
+int cli_report_ranks(const char *command, char *const *paths, size_t count, bool is_json);
+
 #endif

@@ -29,6 +29,7 @@ enum {
     OPTION_EVENT_LAG,
     OPTION_STREAMS,
     OPTION_REQUESTS_UP_TO,
+    OPTION_WITH_FAILED,
     OPTION_SCALE,
     OPTION_SOURCE_DEVICE,
     OPTION_SEED,
@@ -54,6 +55,7 @@ static const struct option long_options[] = {
     {"event-lag", required_argument, NULL, OPTION_EVENT_LAG},
     {"streams", required_argument, NULL, OPTION_STREAMS},
     {"requests-up-to", required_argument, NULL, OPTION_REQUESTS_UP_TO},
+    {"with-failed", no_argument, NULL, OPTION_WITH_FAILED},
     CLI_SWITCH_OPTIONS,
     {"scale", required_argument, NULL, OPTION_SCALE},
     {"source-device", required_argument, NULL, OPTION_SOURCE_DEVICE},
@@ -198,6 +200,9 @@ static bool parse_option(cli_run_options_t *o, int option, const char *text) {
         return cli_parse_bytes(text, &o->device.capacity_bytes);
     case OPTION_LIMIT:
         return cli_parse_bytes(text, &o->replay.limit_bytes);
+    case OPTION_WITH_FAILED:
+        o->with_failed = true;
+        return true;
     case OPTION_REQUESTS_UP_TO:
         return cli_parse_bytes(text, &o->requests_up_to_bytes);
     case OPTION_CHECK:
@@ -242,6 +247,11 @@ static int parse_arguments(cli_run_options_t *o, int argc, char **argv) {
 static trace_t *trace_open(const cli_run_options_t *o, const char *path, char *error,
                            size_t error_capacity) {
     trace_t *trace = trace_read(path, &o->read, error, error_capacity), *whole = trace;
+    if (trace != NULL && o->with_failed) {
+        trace = trace_select_failed(whole, error, error_capacity);
+        trace_destroy(whole);
+        whole = trace;
+    }
     if (trace != NULL && o->requests_up_to_bytes != 0) {
         trace = trace_select_small(whole, o->requests_up_to_bytes, error, error_capacity);
         trace_destroy(whole);

@@ -21,6 +21,7 @@ typedef struct cli_run_options {
     trace_read_options_t read;
     uint64_t streams;              // to deal blocks over; 0: as recorded
     uint64_t requests_up_to_bytes; // larger ones are left out; 0: none is
+    bool with_failed;              // the last request that failed is made too
     bool is_json;
     const char *series_path; // NULL for none
     char **paths;            // the TRACE arguments
@@ -85,7 +86,10 @@ void cli_run_headroom_warn(const char *command, double headroom_pct,
     "                       quarter is used by another stream when it is freed; as "               \
     "recorded\n"                                                                                   \
     "  --requests-up-to BYTES  leaves larger requests out: what small blocks alone "               \
-    "need\n" CLI_SWITCH_HELP(                                                                      \
+    "need\n"                                                                                       \
+    "  --with-failed        makes the last request that failed, too, where the program was "       \
+    "recorded:\n"                                                                                  \
+    "                       it fails again where there is as little memory\n" CLI_SWITCH_HELP(     \
         "2M") "  --scale N            bytes per unit of size in lifetimes CSV; 1\n"                \
               "  --source-device N    which device's events of a PyTorch snapshot; the one with "  \
               "most\n"                                                                             \

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "cli/cli.h"
 #include "host/live.h"
 
@@ -134,6 +135,8 @@ static void print_device(berm_emit_t *emit, const berm_live_device_t *d) {
         {"moved_bytes", d->moved_bytes},
         {"host_waits", d->host_waits},
         {"out_of_memory", d->out_of_memory},
+        {"requests_per_s", d->requests_per_s},
+        {"frees_per_s", d->frees_per_s},
     };
     berm__emit_object_begin(emit, NULL);
     for (size_t k = 0; k < BERM_ARRAY_LENGTH(fields); k++)
@@ -141,6 +144,27 @@ static void print_device(berm_emit_t *emit, const berm_live_device_t *d) {
             berm__emit_null(emit, fields[k].name);
         else
             berm__emit_u64(emit, fields[k].name, fields[k].value);
+    // The share of what is cached that is not in the largest free block.
+    if (d->cached_bytes > 0)
+        berm__emit_double(emit, "fragmentation",
+                          1 - (double)berm__min_u64(d->largest_free_bytes, d->cached_bytes) /
+                                  (double)d->cached_bytes,
+                          4);
+    else
+        berm__emit_null(emit, "fragmentation");
+    berm__emit_object_end(emit);
+}
+
+static void print_pool(berm_emit_t *emit, const berm_live_pool_t *pool) {
+    berm__emit_object_begin(emit, NULL);
+    berm__emit_u64(emit, "device", pool->device);
+    berm__emit_u64(emit, "id_high", pool->id_high);
+    berm__emit_u64(emit, "id_low", pool->id_low);
+    berm__emit_u64(emit, "blocks", pool->blocks);
+    berm__emit_u64(emit, "requested_bytes", pool->requested_bytes);
+    berm__emit_u64(emit, "allocated_bytes", pool->allocated_bytes);
+    berm__emit_u64(emit, "awaited_bytes", pool->awaited_bytes);
+    berm__emit_u64(emit, "reserved_bytes", pool->reserved_bytes);
     berm__emit_object_end(emit);
 }
 
@@ -161,6 +185,11 @@ static void print_json(const top_view_t *view) {
         for (uint32_t j = 0; j < page->device_count; j++)
             print_device(&emit, &page->devices[j]);
         berm__emit_array_end(&emit);
+        berm__emit_array_begin(&emit, "pools");
+        for (uint32_t j = 0; j < page->pool_count; j++)
+            print_pool(&emit, &page->pools[j]);
+        berm__emit_array_end(&emit);
+        berm__emit_u64(&emit, "pools_left_out", page->pools_left_out);
         berm__emit_object_end(&emit);
     }
     berm__emit_array_end(&emit);
@@ -261,6 +290,9 @@ const cli_command_t cli_top = {
             "  --json          one JSON object on standard output, once\n"
             "  --interval MS   between two looks; 1000\n"
             "  --clean         remove the pages of processes that have ended\n\n"
+            "With --json each device has its rates since a fifth of a second and its\n"
+            "fragmentation (what of the cached bytes is not in the largest free block), and each\n"
+            "pool has a row.\n\n"
             "live: bytes asked for. largest free: without what threads have cached. requests/s:\n"
             "since the last look. waits, failed: since the start.\n",
     .run = top_run,

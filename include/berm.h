@@ -159,6 +159,7 @@ typedef enum berm_status {
     BERM_ERROR_CAPTURE,              // a capture is in the way: not possible before it has ended
     BERM_ERROR_NOT_RESIZABLE,        // a block of a pool without BERM_POOL_RESIZABLE
     BERM_ERROR_TAGS,                 // the names of 255 tags are in use
+    BERM_ERROR_QUOTA,                // the quota of the tag stands in the way: berm_quota_set
     BERM_STATUS_COUNT
 } berm_status_t;
 

@@ -64,6 +64,68 @@ BERM_API berm_status_t berm_tag_stats_read(int device, const char *name, berm_ta
 BERM_API const char *berm_tag_name(size_t index);
 
 // ---------------------------------------------------------------------------------------------
+// Quotas, and what would fit
+// ---------------------------------------------------------------------------------------------
+
+// The most bytes, as requested, that blocks with the tag `name` may have of `device` at a time;
+// UINT64_MAX: no quota. A request over it gives BERM_ERROR_QUOTA at once: nothing is moved, waited
+// for or given back for it, no callback is called, and no other request is touched. Threads never
+// exceed it together. What lives already stays, also above a new quota. It starts berm and opens
+// the device, and ends with berm_shutdown. While any quota is set no request is a hit of a thread's
+// cache (some 100 ns more). Requests that other threads have begun when it is set may not be seen.
+// A block that grows (berm_block_grow) is not looked at again.
+//   name  as berm_tag_push has it
+// Errors: ARGUMENT, TAGS, STATE (32 tags of the thread are pushed), DEVICE, SHUTDOWN, FORKED, START
+// ERRORS, DEVICE ERRORS.
+// Driver: when it starts berm or opens the device. Waits: never. Streams: none.
+BERM_API berm_status_t berm_quota_set(int device, const char *name, uint64_t quota_bytes);
+
+typedef struct berm_quota {
+    size_t size;          // sizeof(berm_quota_t) of the caller
+    uint64_t quota_bytes; // UINT64_MAX: none
+    uint64_t live_bytes;  // of the tag, as requested
+    uint64_t refused;     // requests, since berm was started
+} berm_quota_t;
+
+#define BERM_QUOTA_INIT BERM_SIZED_INIT(berm_quota_t)
+
+// Fills *quota for a tag; one that was never pushed has none. Starts nothing.
+// Errors: ARGUMENT, VERSION, DEVICE, SHUTDOWN, FORKED.
+// Driver: never. Waits: never. Streams: none.
+BERM_API berm_status_t berm_quota_get(int device, const char *name, berm_quota_t *quota);
+
+// The cheapest step of berm_prices_t (below) that has room.
+typedef enum berm_fit_step {
+    BERM_FIT_NOW,
+    BERM_FIT_WAITED,
+    BERM_FIT_MOVED,
+    BERM_FIT_TRIMMED,
+    BERM_FIT_GROWN,
+    BERM_FIT_NOT,   // the device, or its limit, has too little
+    BERM_FIT_QUOTA, // the quota of the calling thread's tag has
+} berm_fit_step_t;
+
+typedef struct berm_fit {
+    size_t size; // sizeof(berm_fit_t) of the caller
+    berm_fit_step_t step;
+    uint64_t missing_bytes;           // of NOT and QUOTA
+    uint64_t modelled_us, learned_us; // of the step, as of berm_price_t
+} berm_fit_t;
+
+#define BERM_FIT_INIT BERM_SIZED_INIT(berm_fit_t)
+
+// Whether requests of `sizes_bytes[0 .. count)`, all live together, would be served on (device,
+// stream), and by what; nothing is allocated. Of one request it says what berm_obtainable_read
+// says; of several it takes each in whole granules, so that what is said to fit does. It is of now,
+// and no promise: other threads take what is free.
+//   count  1 to 2^20
+// Errors: ARGUMENT (NULL, count, a size of 0), SIZE_TOO_LARGE, VERSION, DEVICE, SHUTDOWN, FORKED,
+// START ERRORS, DEVICE ERRORS.
+// Driver, waits, streams: as berm_obtainable_read.
+BERM_API berm_status_t berm_would_fit(int device, berm_stream_t stream, const uint64_t *sizes_bytes,
+                                      size_t count, berm_fit_t *fit);
+
+// ---------------------------------------------------------------------------------------------
 // Events
 // ---------------------------------------------------------------------------------------------
 //

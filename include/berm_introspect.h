@@ -298,11 +298,12 @@ typedef struct berm_pool_stats {
 BERM_API berm_status_t berm_pool_stats_read(int device, berm_pool_id_t id,
                                             berm_pool_stats_t *stats);
 
-// Receives the report of a request that failed: NUL-terminated text whose first line says what was
-// asked for and why it failed, and whose table says where the memory is: the request, its pool,
-// stream and call site, live, cached and reserved memory, the largest free block, the largest that
-// could be had and of what, the limit and who set it, other processes where NVML is, who holds most
-// by pool and by size, and what would have made it fit. The text is valid during the call.
+// Receives the report of a request that failed: NUL-terminated text whose first line says which
+// kind of failure it is, what was asked for and why it failed, and whose table has the evidence and
+// says where the memory is: the request, its pool, stream, tag and call site, live, cached and
+// reserved memory, the largest free block, the largest that could be had and of what, the limit and
+// who set it, other processes where NVML is, who holds most by tag, pool and size, and what would
+// have made it fit. The text is valid during the call.
 //
 // It is called by the thread whose request failed, with no lock of berm held, before berm_alloc
 // returns; of one call site, device and cause at most once a second. It may call all of berm but

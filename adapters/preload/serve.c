@@ -40,6 +40,7 @@ static bool alloc_answer(berm_status_t status, uint64_t bytes, int *result) {
         return true;
     case BERM_ERROR_OUT_OF_DEVICE_MEMORY:
     case BERM_ERROR_LIMIT:
+    case BERM_ERROR_QUOTA:
     case BERM_ERROR_SIZE_TOO_LARGE:
         preload_count(COUNT_REFUSED, 1);
         *result = BERM_CU_OUT_OF_MEMORY;

@@ -80,7 +80,7 @@ void report_take(void *, berm_status_t, const char *text) {
 bool is_shortage(berm_status_t status) {
     return status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
            status == BERM_ERROR_SIZE_TOO_LARGE || status == BERM_ERROR_OUT_OF_ADDRESSES ||
-           status == BERM_ERROR_CEILING;
+           status == BERM_ERROR_CEILING || status == BERM_ERROR_QUOTA;
 }
 
 } // namespace

@@ -9,6 +9,8 @@
 // Bounds: 80 bytes an event, while it is made. Cost: events x threads, in the worst case.
 #include "front/events.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "host/mem.h"
 
@@ -199,7 +201,7 @@ static void collect(void *context, const void *ring, const berm_ring_event_t *ev
     events->at[events->count++] = *event;
 }
 
-berm_status_t berm__events_collect(berm_events_t *events, int ordinal) {
+berm_status_t berm__events_collect(berm_events_t *events, int ordinal, uint64_t words_max) {
     uint64_t capacity = 2 * berm__ring_words() + 4096;
     *events = (berm_events_t){.capacity = capacity};
     events->at = berm__mem_reserve(capacity * sizeof *events->at);
@@ -209,9 +211,21 @@ berm_status_t berm__events_collect(berm_events_t *events, int ordinal) {
         return BERM_ERROR_OUT_OF_HOST_MEMORY;
     }
     collect_t context = {events, ordinal};
-    berm__ring_read(collect, &context);
-    events->has_lost = berm__ring_lost_chunks() > 0;
+    bool is_all = berm__ring_read_last(words_max, collect, &context);
+    events->has_lost = !is_all || berm__ring_lost_chunks() > 0;
     return BERM_OK;
+}
+
+void berm__events_trim(berm_events_t *events, uint64_t count) {
+    for (uint64_t i = 1; i < events->count; i++)
+        if (events->rings[i] != events->rings[0])
+            return;
+    if (events->count <= count)
+        return;
+    uint64_t first = events->count - count;
+    memmove(events->at, events->at + first, count * sizeof *events->at);
+    events->count = count; // the rings of all are the same
+    events->has_lost = true;
 }
 
 void berm__events_destroy(berm_events_t *events) {

@@ -18,9 +18,11 @@ typedef struct berm_events {
     const void **rings; // whose each is; until they are in order
 } berm_events_t;
 
-// A device's events by now, thread by thread. With the device frozen they agree with its blocks.
-// OUT_OF_HOST_MEMORY.
-berm_status_t berm__events_collect(berm_events_t *events, int ordinal);
+// A device's events by now, thread by thread, or those of the ring's last
+// `words_max` words. With the device frozen they agree with its blocks. OUT_OF_HOST_MEMORY.
+berm_status_t berm__events_collect(berm_events_t *events, int ordinal, uint64_t words_max);
+// Drops all but the last `count` where they are of one thread, and so in their order.
+void berm__events_trim(berm_events_t *events, uint64_t count);
 // Brings them into one order; no lock is needed. OUT_OF_HOST_MEMORY.
 berm_status_t berm__events_order(berm_events_t *events);
 void berm__events_destroy(berm_events_t *events);

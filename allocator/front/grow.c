@@ -7,9 +7,12 @@
 #include "front/share.h"
 #include "policy/resizable.h"
 
+// A pinned block; nothing else here gives it, the driver least of all.
+#define STATUS_PINNED BERM_ERROR_NOT_EXPORTABLE
+
 static berm_status_t grow_fail(berm_status_t status, berm_addr_t addr, uint64_t size_bytes) {
     const char *text = berm_status_text(status);
-    if (status == BERM_ERROR_UNSUPPORTED) { // block_check
+    if (status == STATUS_PINNED) { // block_check
         status = BERM_ERROR_STATE;
         text = "it is pinned, and what it is registered with does not grow: unpin it first";
     } else if (status == BERM_ERROR_OUT_OF_ADDRESSES) {
@@ -21,14 +24,14 @@ static berm_status_t grow_fail(berm_status_t status, berm_addr_t addr, uint64_t 
                            (unsigned long long)addr, (unsigned long long)size_bytes, text);
 }
 
-// Whether a live block may grow; UNSUPPORTED: it is pinned. The pool's lock is held.
+// Whether a live block may grow; STATUS_PINNED: it is pinned. The pool's lock is held.
 static berm_status_t block_check(const berm_block_t *block) {
     const berm_pool_t *pool = block->pool;
     if (!berm__pool_is_resizable(pool))
         return BERM_ERROR_NOT_RESIZABLE;
     if (pool->group->use_count == 0)
         return BERM_ERROR_POOL_UNKNOWN;
-    return block->range->is_pinned ? BERM_ERROR_UNSUPPORTED : BERM_OK;
+    return block->range->is_pinned ? STATUS_PINNED : BERM_OK;
 }
 
 static berm_status_t block_look(berm_segment_t *segment, berm_addr_t addr, berm_block_t *block) {

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
+#include "front/quota.h"
 #include "front/route.h"
 #include "front/share.h"
 #include "front/tag.h"
@@ -232,7 +233,7 @@ static berm_status_t alloc_default(uint64_t size_bytes, uint64_t alignment_bytes
     return alloc_miss(cache, size_bytes, alignment_bytes, ordinal, stream, out);
 }
 
-berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+static berm_status_t alloc_any(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
                                berm_stream_t stream, berm_addr_t *out) {
     berm_pool_id_t id;
     if (BERM_UNLIKELY(berm__route_any()) && stream != BERM_STREAM_NONE &&
@@ -248,9 +249,8 @@ berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, in
     return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
 }
 
-berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
-                                    uint64_t alignment_bytes, int ordinal, berm_stream_t stream,
-                                    berm_addr_t *out) {
+static berm_status_t alloc_from(berm_pool_id_t id, uint64_t size_bytes, uint64_t alignment_bytes,
+                                int ordinal, berm_stream_t stream, berm_addr_t *out) {
     if (berm__pool_id_is_default(id))
         return alloc_default(size_bytes, alignment_bytes, ordinal, stream, out);
     const berm_want_t want = {.id = id,
@@ -259,6 +259,31 @@ berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
                               .ordinal = ordinal,
                               .stream = berm__stream_normalize(stream)};
     return berm__audit_after(berm__heap_alloc_slow(&want, out));
+}
+
+berm_status_t berm__heap_alloc(uint64_t size_bytes, uint64_t alignment_bytes, int ordinal,
+                               berm_stream_t stream, berm_addr_t *out) {
+    if (BERM_LIKELY(!berm__quota_any()))
+        return alloc_any(size_bytes, alignment_bytes, ordinal, stream, out);
+    berm_booking_t booking;
+    berm_status_t status = berm__quota_book(ordinal, size_bytes, &booking);
+    if (status == BERM_OK)
+        status = alloc_any(size_bytes, alignment_bytes, ordinal, stream, out);
+    berm__quota_unbook(&booking);
+    return status;
+}
+
+berm_status_t berm__heap_alloc_from(berm_pool_id_t id, uint64_t size_bytes,
+                                    uint64_t alignment_bytes, int ordinal, berm_stream_t stream,
+                                    berm_addr_t *out) {
+    if (BERM_LIKELY(!berm__quota_any()))
+        return alloc_from(id, size_bytes, alignment_bytes, ordinal, stream, out);
+    berm_booking_t booking;
+    berm_status_t status = berm__quota_book(ordinal, size_bytes, &booking);
+    if (status == BERM_OK)
+        status = alloc_from(id, size_bytes, alignment_bytes, ordinal, stream, out);
+    berm__quota_unbook(&booking);
+    return status;
 }
 
 static berm_status_t address_error(berm_status_t status, berm_addr_t addr) {

@@ -33,6 +33,7 @@ typedef struct berm_heap {
     atomic_bool is_forked;
     atomic_bool audits;            // options.audit, read on every call
     atomic_bool notes_sites;       // options.call_sites: no request is a hit then
+    atomic_uint_fast64_t quotas;   // that are set: likewise
     atomic_uint_fast64_t decay_ms; // the shorter of the options', for the background thread
     // Under the lock; constant while running, but for what can be set at run time.
     berm_options_t options;

@@ -12,6 +12,7 @@
 #include "front/background.h"
 #include "front/leaving.h"
 #include "front/live.h"
+#include "front/prometheus.h"
 #include "front/pressure.h"
 #include "front/route.h"
 #include "front/share.h"
@@ -26,7 +27,8 @@ static void hit_epoch_set(void) {
     berm_heap_t *heap = &berm__heap;
     bool is_plain = atomic_load(&heap->state) == BERM_HEAP_RUNNING &&
                     !atomic_load(&heap->is_forked) && !atomic_load(&heap->audits) &&
-                    !atomic_load(&heap->notes_sites) && !berm__route_any();
+                    !atomic_load(&heap->notes_sites) && !atomic_load(&heap->quotas) &&
+                    !berm__route_any();
     atomic_store(&heap->hit_epoch, is_plain ? atomic_load(&heap->epoch) : 0);
 }
 
@@ -122,6 +124,7 @@ static berm_status_t start_locked(const char *options) {
     hit_epoch_set();
     berm__background_start();
     berm__live_start();
+    berm__prometheus_start();
     berm__leaving_begin();
     return BERM_OK;
 }
@@ -260,10 +263,12 @@ berm_status_t berm__heap_stop(size_t *live_blocks) {
     }
     berm__background_stop();
     berm__live_stop();
+    berm__prometheus_stop();
     berm__ipc_close_all();
     atomic_store(&heap->state, BERM_HEAP_SHUT_DOWN);
     berm__route_clear();
     berm__pressure_clear();
+    atomic_store(&heap->quotas, 0); // they are the devices', which go
     hit_epoch_set();
     uint64_t live_total = 0;
     berm_source_return_t *returns = NULL;

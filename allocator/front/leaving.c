@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recording at a failure and at the end, and the check for leaks: see leaving.h.
 //
-// A file is written beside its place and then renamed, so that a reader never sees half of one; %p
-// in its name is the process's number. One that cannot be written is lost, which is logged.
+// A file is written beside its place and then renamed, so that a reader never sees half of one. One
+// that cannot be written is lost, which is logged.
 // Locks: none, but for a moment the heap's for an option.
 #include "front/leaving.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 
 #include "berm_diagnose.h"
 #include "front/heap.h"
+#include "front/naming.h"
 #include "host/log.h"
 
 enum {
@@ -21,29 +24,21 @@ enum {
 
 static atomic_bool has_failure; // the file is of a failure, and stays
 
-static void path_expand(const char *from, char *to) {
-    size_t length = 0;
-    while (*from != '\0' && length < PATH_BYTES - 24) {
-        if (from[0] == '%' && from[1] == 'p') {
-            length += (size_t)snprintf(to + length, 24, "%d", (int)getpid());
-            from += 2;
-        } else {
-            to[length++] = *from++;
-        }
-    }
-    to[length] = '\0';
-}
-
 static void write_file(void *file, const char *text, size_t length) {
     (void)fwrite(text, 1, length, file);
 }
 
-static bool recording_write(const char *path) {
-    char beside[PATH_BYTES + 8];
+bool berm__leaving_write(const char *path, unsigned mode) {
+    char beside[PATH_MAX + 8];
     (void)snprintf(beside, sizeof beside, "%s.part", path);
-    FILE *file = fopen(beside, "we");
-    if (file == NULL)
+    (void)unlink(beside); // of a process that was killed
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file == NULL) {
+        if (fd >= 0)
+            (void)close(fd);
         return false;
+    }
     berm_status_t status =
         berm_trace_write(BERM_DEVICE_ANY, BERM_TRACE_RECORDING, write_file, file);
     bool is_written = ferror(file) == 0;
@@ -54,15 +49,18 @@ static bool recording_write(const char *path) {
     return false;
 }
 
-static void recording_leave(void) {
-    char named[BERM_OPTION_TEXT_BYTES], path[PATH_BYTES];
+bool berm__leaving_path(char *path, size_t capacity) {
+    char named[BERM_OPTION_TEXT_BYTES];
     berm__mutex_lock(&berm__heap.lock);
     memcpy(named, berm__heap.options.recording, sizeof named);
     berm__mutex_unlock(&berm__heap.lock);
-    if (named[0] == '\0')
-        return;
-    path_expand(named, path);
-    if (!recording_write(path))
+    berm__name_expand(named, path, capacity);
+    return named[0] != '\0';
+}
+
+static void recording_leave(void) {
+    char path[PATH_BYTES];
+    if (berm__leaving_path(path, sizeof path) && !berm__leaving_write(path, 0666))
         BERM_LOG(BERM_LOG_WARN, "recording: '%s' cannot be written", path);
 }
 

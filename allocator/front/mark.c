@@ -179,7 +179,7 @@ berm_status_t berm_diff(int ordinal, uint64_t mark, berm_diff_fn fn, void *conte
                                           : "there is no such mark, or it is not kept any more");
     berm_record_t *record = is_running ? berm__mem_alloc(sizeof *record) : NULL;
     if (is_running)
-        status = record != NULL ? berm__recording_take(record, ordinal, false)
+        status = record != NULL ? berm__recording_take(record, ordinal, 0)
                                 : BERM_ERROR_OUT_OF_HOST_MEMORY;
     for (unsigned i = 0; record != NULL && status == BERM_OK && i < record->device_count; i++)
         status = device_diff(&record->devices[i], numbers[record->devices[i].ordinal], fn, context,

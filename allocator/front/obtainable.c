@@ -5,7 +5,7 @@
 // Locks: the device's.
 #include "base/bits.h"
 #include "berm_diagnose.h"
-#include "front/heap.h"
+#include "front/report.h"
 
 // What a call takes for one page of 2 MiB, as published: simcuda's preset `typical` has the same
 // figures (docs/simcuda.md).
@@ -17,6 +17,10 @@ enum {
     UNMAP_NS = 25600,
     WAIT_NS = 1000,
 };
+
+uint64_t berm__move_modelled_us(uint64_t pages) {
+    return (pages * (UNMAP_NS + MAP_NS + SET_ACCESS_NS) + 999) / 1000;
+}
 
 // How many calls of each kind a request needs.
 typedef struct bill {

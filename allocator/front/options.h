@@ -47,6 +47,7 @@ typedef struct berm_options {
     bool learned_placement;
     bool background_thread;
     bool live_page;
+    char prometheus[BERM_OPTION_TEXT_BYTES]; // a file; "": none
     bool thread_cache;
     char driver[BERM_OPTION_TEXT_BYTES];
     bool audit;

@@ -6,6 +6,7 @@
 #include "front/recording.h"
 
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "berm_diagnose.h"
 #include "front/events.h"
 #include "front/heap.h"
+#include "front/naming.h"
 #include "front/tag.h"
 #include "host/clock.h"
 #include "host/mem.h"
@@ -126,8 +128,9 @@ static berm_record_kind_t kind_of(berm_ring_kind_t kind) {
 }
 
 // The last ones: a file of all that the ring may have would be a hundred megabytes.
-static bool events_copy(berm_record_device_t *device, const berm_events_t *events) {
-    uint64_t first = events->count - berm__min_u64(events->count, BERM_RECORD_EVENTS_MAX);
+static bool events_copy(berm_record_device_t *device, const berm_events_t *events,
+                        uint64_t events_max) {
+    uint64_t first = events->count - berm__min_u64(events->count, events_max);
     device->has_lost = events->has_lost || first > 0;
     for (uint64_t i = first; i < events->count; i++) {
         const berm_ring_event_t *event = &events->at[i];
@@ -148,23 +151,25 @@ static bool events_copy(berm_record_device_t *device, const berm_events_t *event
     return true;
 }
 
-static bool device_take(berm_record_device_t *out, berm_device_t *device, bool has_events) {
+static bool device_take(berm_record_device_t *out, berm_device_t *device, uint64_t events_max) {
     berm_events_t events = {0};
     copy_t copy = {.device = out};
     bool is_good = true;
+    uint64_t words = events_max < BERM_RECORD_EVENTS_MAX ? 2 * events_max : UINT64_MAX;
     out->ordinal = device->gpu.ordinal;
     berm__mutex_lock(&device->lock);
     berm__caches_merge(device);
     figures_copy(&out->figures, device);
     berm__device_freeze(device);
     berm__walk_frozen(device, copy_walked, &copy);
-    if (has_events)
-        is_good = berm__events_collect(&events, out->ordinal) == BERM_OK;
+    if (events_max > 0)
+        is_good = berm__events_collect(&events, out->ordinal, words) == BERM_OK;
     berm__device_thaw(device);
     berm__mutex_unlock(&device->lock);
+    berm__events_trim(&events, events_max);
     is_good =
-        is_good && !copy.has_failed && (!has_events || berm__events_order(&events) == BERM_OK);
-    is_good = is_good && events_copy(out, &events);
+        is_good && !copy.has_failed && (events_max == 0 || berm__events_order(&events) == BERM_OK);
+    is_good = is_good && events_copy(out, &events, events_max);
     berm__events_destroy(&events);
     return is_good && berm__record_settle(out);
 }
@@ -199,7 +204,7 @@ static void tags_copy(berm_record_t *record) {
                strlen(berm__tag_name((uint8_t)tag)) + 1);
 }
 
-berm_status_t berm__recording_take(berm_record_t *record, int ordinal, bool has_events) {
+berm_status_t berm__recording_take(berm_record_t *record, int ordinal, uint64_t events_max) {
     struct timespec wall;
     bool is_good = true;
     (void)clock_gettime(CLOCK_REALTIME, &wall);
@@ -207,14 +212,16 @@ berm_status_t berm__recording_take(berm_record_t *record, int ordinal, bool has_
     record->wall_ns =
         (int64_t)wall.tv_sec * 1000000000 + (int64_t)wall.tv_nsec - (int64_t)record->now_ns;
     record->pid = (uint64_t)getpid();
+    (void)snprintf(record->rank, sizeof record->rank, "%s", berm__rank_text());
+    berm__host_text(record->host, sizeof record->host);
     for (int i = 0; i < BERM_DEVICES_MAX && is_good; i++) {
         berm_device_t *device = berm__heap_device_opened(i);
         if (device == NULL || (ordinal != BERM_DEVICE_ANY && ordinal != i))
             continue;
-        is_good = device_take(&record->devices[record->device_count++], device, has_events);
+        is_good = device_take(&record->devices[record->device_count++], device, events_max);
     }
     tags_copy(record);
-    if (has_events && atomic_load(&berm__heap.notes_sites))
+    if (events_max > 0 && atomic_load(&berm__heap.notes_sites))
         (void)dl_iterate_phdr(module_copy, record);
     if (is_good)
         return BERM_OK;
@@ -267,7 +274,7 @@ berm_status_t berm_trace_write(int ordinal, berm_trace_form_t form, berm_write_f
     berm_record_t *record = berm__mem_alloc(sizeof *record);
     status = record != NULL ? BERM_OK : BERM_ERROR_OUT_OF_HOST_MEMORY;
     if (status == BERM_OK && is_running)
-        status = berm__recording_take(record, ordinal, true);
+        status = berm__recording_take(record, ordinal, BERM_RECORD_EVENTS_MAX);
     if (status == BERM_OK) {
         form_write(record, form, write, context);
         berm__record_destroy(record);

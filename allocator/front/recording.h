@@ -6,9 +6,10 @@
 #include "berm.h"
 #include "record/record.h"
 
-// Fills *record, which is all zero: blocks, figures and, where `has_events`, events of the device,
+// Fills *record, which is all zero: blocks, figures and events of the device,
 // or of all that were used (BERM_DEVICE_ANY). A device's are of one moment. Stops each device for a
 // while. On failure there is nothing to destroy. OUT_OF_HOST_MEMORY.
-berm_status_t berm__recording_take(berm_record_t *record, int ordinal, bool has_events);
+//   events_max  of each device, the last ones; 0: none
+berm_status_t berm__recording_take(berm_record_t *record, int ordinal, uint64_t events_max);
 
 #endif

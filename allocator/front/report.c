@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "front/tag.h"
 #include "host/clock.h"
 #include "host/log.h"
 #include "policy/cache.h"
@@ -82,6 +83,8 @@ static void figures_read(berm_shortage_t *shortage, berm_device_t *device) {
     const berm_phys_t *phys = &device->phys;
     shortage->memory_bytes = device->gpu.memory_bytes;
     shortage->moves_pages = !device->remap_is_off && !device->gpu.is_plain;
+    shortage->is_plain_by_option = berm__heap.options.backing == BERM_BACKING_PLAIN;
+    shortage->granule_bytes = device->gpu.granule_bytes;
     shortage->limit_bytes = device->limit_bytes;
     shortage->limit_source = device->limit_source;
     shortage->reserved_bytes = phys->reserved_bytes;
@@ -179,6 +182,7 @@ berm_status_t berm__shortage_take(berm_shortage_t *shortage, berm_device_t *devi
     shortage->status = status;
     shortage->want = *want;
     shortage->site = berm__call_site();
+    shortage->tag = berm__tag_top();
     bool is_shortage = status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT;
     device->out_of_memory += is_shortage;
     if (status != BERM_ERROR_LIMIT && berm__drv_error_count() != errors)

@@ -6,43 +6,27 @@
 //     ours       what berm has of the device ...
 //     to fit     what would have made it fit
 //
-// Locks: none is held but, for a moment, the heap's for an option and one of rank CALLBACK for NVML
-// and the application's callback. A file that does not take the text loses it, which is logged.
+// Locks: none.
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "berm_introspect.h"
-#include "drv/nvml.h"
-#include "front/leaving.h"
 #include "front/report.h"
-#include "host/log.h"
+#include "front/tag.h"
 #include "host/mem.h"
 
-enum {
-    TEXT_BYTES = 6144
-};
-
 typedef struct text {
-    size_t length;
-    char at[TEXT_BYTES];
+    size_t length, capacity;
+    char *at;
 } text_t;
-
-static struct {
-    berm_mutex_t lock;
-    berm_nvml_t nvml;
-    berm_report_fn callback;
-    void *context;
-} reports = {.lock = BERM_MUTEX_INITIALIZER(BERM_LOCK_CALLBACK, "reports")};
 
 // What does not fit is left out.
 BERM_PRINTF(2, 3) static void text_add(text_t *text, const char *format, ...) {
     va_list arguments;
-    size_t room = sizeof text->at - text->length;
+    size_t room = text->capacity - text->length;
     va_start(arguments, format);
     int length = vsnprintf(text->at + text->length, room, format, arguments);
     va_end(arguments);
@@ -103,6 +87,8 @@ static void request_add(text_t *text, const berm_shortage_t *shortage) {
              MIB_TEXT(want->size_bytes), (unsigned long long)want->size_bytes,
              (unsigned long long)want->alignment_bytes, want->ordinal);
     pool_add(text, want->id, want->stream);
+    if (shortage->tag != 0)
+        text_add(text, ", tag '%s'", berm__tag_name(shortage->tag));
     text_add(text, "\n");
     site_add(text, shortage->site);
     if (shortage->driver_symbol != NULL)
@@ -116,7 +102,7 @@ static void request_add(text_t *text, const berm_shortage_t *shortage) {
                  (unsigned long long)shortage->left_out);
 }
 
-static const char *limit_source_text(berm_limit_source_t source) {
+const char *berm__limit_source_text(berm_limit_source_t source) {
     static const char *const texts[] = {
         [BERM_LIMIT_NONE] = "nobody",
         [BERM_LIMIT_OPTION] = "the option limit",
@@ -149,7 +135,7 @@ static void figures_add(text_t *text, const berm_shortage_t *shortage) {
         text_add(text, "  limit       none\n");
     else
         text_add(text, "  limit       %s, set by %s\n", MIB_TEXT(shortage->limit_bytes),
-                 limit_source_text(shortage->limit_source));
+                 berm__limit_source_text(shortage->limit_source));
     if (shortage->knows_driver)
         text_add(text, "  device      %s, free %s, held outside berm %s\n",
                  MIB_TEXT(shortage->memory_bytes), MIB_TEXT(shortage->free_bytes),
@@ -159,29 +145,45 @@ static void figures_add(text_t *text, const berm_shortage_t *shortage) {
                  MIB_TEXT(shortage->memory_bytes));
 }
 
-static void processes_add(text_t *text, const berm_shortage_t *shortage) {
-    berm_nvml_process_t processes[BERM_PROCESSES_MAX];
-    int count = -1;
-    if (shortage->has_uuid) {
-        berm__mutex_lock(&reports.lock);
-        berm__nvml_open(&reports.nvml, berm__heap.options.driver);
-        count = berm__nvml_processes(&reports.nvml, shortage->uuid, processes, BERM_PROCESSES_MAX);
-        berm__mutex_unlock(&reports.lock);
-    }
+static void processes_add(text_t *text, const berm_report_t *report) {
     text_add(text, "  processes   ");
-    if (count < 0)
+    if (report->process_count < 0)
         text_add(text, "not known: NVML does not say");
-    else if (count == 0)
+    else if (report->process_count == 0)
         text_add(text, "none that NVML knows");
-    for (int i = 0; i < count; i++) {
-        bool is_own = processes[i].pid == (unsigned)getpid();
-        text_add(text, "%spid %u%s ", i > 0 ? ", " : "", processes[i].pid, is_own ? " (this)" : "");
-        if (processes[i].used_bytes == BERM_NVML_UNKNOWN)
+    for (int i = 0; i < report->process_count; i++) {
+        const berm_nvml_process_t *process = &report->processes[i];
+        bool is_own = process->pid == (unsigned)getpid();
+        text_add(text, "%spid %u%s ", i > 0 ? ", " : "", process->pid, is_own ? " (this)" : "");
+        if (process->used_bytes == BERM_NVML_UNKNOWN)
             text_add(text, "an unknown size");
         else
-            text_add(text, "%s", MIB_TEXT(processes[i].used_bytes));
+            text_add(text, "%s", MIB_TEXT(process->used_bytes));
     }
     text_add(text, "\n");
+}
+
+static void verdict_add(text_t *text, const berm_diagnosis_t *diagnosis) {
+    const berm_verdict_t *verdict = &diagnosis->verdict;
+    if (!diagnosis->is_known)
+        return;
+    text_add(text, "  verdict     %s (confidence: %s), by the last %llu event%s\n",
+             berm__verdict_name(verdict->kind), verdict->is_high ? "high" : "medium",
+             (unsigned long long)diagnosis->events, BERM_PLURAL(diagnosis->events));
+    for (unsigned i = 0; i < verdict->line_count; i++)
+        text_add(text, "    %s\n", verdict->lines[i]);
+    text_add(text, "  next        %s\n", verdict->next);
+}
+
+static void tags_add(text_t *text, const berm_diagnosis_t *diagnosis) {
+    if (diagnosis->tag_count > 0)
+        text_add(text, "  holders, by tag\n");
+    for (unsigned i = 0; i < diagnosis->tag_count; i++) {
+        const berm_holder_t *holder = &diagnosis->tags[i];
+        text_add(text, "    %s in %llu block%s: ", MIB_TEXT(holder->live_bytes),
+                 (unsigned long long)holder->blocks, BERM_PLURAL(holder->blocks));
+        text_add(text, *holder->tag != '\0' ? "'%s'\n" : "no tag\n", holder->tag);
+    }
 }
 
 static void holders_add(text_t *text, const berm_holders_t *holders) {
@@ -226,20 +228,57 @@ static const char *remedy_otherwise(berm_status_t status) {
     }
 }
 
-// What would have made it fit; each by itself is enough.
-static void remedy_add(text_t *text, const berm_shortage_t *shortage) {
+// Rounded down: what is said must fit.
+static double floor_hundredth(double value) {
+    return (double)(uint64_t)(value * 100) / 100;
+}
+
+// Blocks that would have been enough.
+static void enough_add(text_t *text, const berm_diagnosis_t *diagnosis) {
+    uint64_t count = diagnosis->enough_blocks;
+    if (count == 0)
+        return;
+    text_add(text, "    it fits if %s were freed, %s: ", count == 1 ? "this block" : "these blocks",
+             MIB_TEXT(diagnosis->enough_bytes));
+    for (uint64_t i = 0; i < count && i < BERM_ENOUGH_MAX; i++)
+        text_add(text, "%s0x%llx", i > 0 ? ", " : "", (unsigned long long)diagnosis->enough[i]);
+    if (count > BERM_ENOUGH_MAX)
+        text_add(text, " and %llu more", (unsigned long long)(count - BERM_ENOUGH_MAX));
+    text_add(text, "\n");
+}
+
+static void other_ways_add(text_t *text, const berm_diagnosis_t *diagnosis) {
+    enough_add(text, diagnosis);
+    if (diagnosis->move_pages > 0)
+        text_add(text,
+                 "    it fits after remapping %llu page%s, %.1f ms as published, when no stream is "
+                 "captured\n",
+                 (unsigned long long)diagnosis->move_pages, BERM_PLURAL(diagnosis->move_pages),
+                 (double)diagnosis->move_us / 1000);
+    if (diagnosis->scale_all > 0 && diagnosis->scale_all < 1)
+        text_add(text,
+                 "    it fits at a batch size scaled by %.2f, if all that lives scales with "
+                 "it; %.2f, if only this request does\n",
+                 floor_hundredth(diagnosis->scale_all), floor_hundredth(diagnosis->scale_request));
+}
+
+// What would have made it fit; each by itself is enough. Nothing that is on already is advised.
+static void remedy_add(text_t *text, const berm_shortage_t *shortage,
+                       const berm_diagnosis_t *diagnosis) {
     uint64_t size_bytes = shortage->want.size_bytes, bytes = shortage->obtainable.bytes;
     const char *otherwise = remedy_otherwise(shortage->status);
     text_add(text, "  to fit      ");
     if (size_bytes > shortage->memory_bytes) {
         text_add(text, "a device with more memory: this one has %s\n",
                  MIB_TEXT(shortage->memory_bytes));
+        other_ways_add(text, diagnosis);
         return;
     }
     if (otherwise != NULL || bytes >= size_bytes) {
         text_add(text, "%s\n",
                  otherwise != NULL ? otherwise
                                    : "as it seems enough could be had by now: ask again");
+        other_ways_add(text, diagnosis);
         return;
     }
     uint64_t missing = berm__align_up(size_bytes - bytes, BERM_MIB(2));
@@ -253,91 +292,26 @@ static void remedy_add(text_t *text, const berm_shortage_t *shortage) {
             MIB_TEXT(berm__max_u64(shortage->limit_bytes, shortage->reserved_bytes) + missing));
     if (shortage->outside_bytes >= missing && growth >= shortage->free_bytes)
         text_add(text, ", or %s less held outside berm", MIB_TEXT(missing));
-    if (!shortage->moves_pages && shortage->cached_bytes >= size_bytes)
-        text_add(text, ", or pages that move: enough is cached, in pieces (the options remap and "
-                       "backing)");
+    if (shortage->is_plain_by_option && shortage->cached_bytes >= size_bytes)
+        text_add(text, ", or pages that move: enough is cached, in pieces (backing:auto)");
     text_add(text, "\n");
+    other_ways_add(text, diagnosis);
 }
 
-static void report_write(text_t *text, const berm_shortage_t *shortage) {
-    text->length = 0;
-    text_add(text, "%s\n", shortage->line);
-    request_add(text, shortage);
-    figures_add(text, shortage);
-    processes_add(text, shortage);
-    holders_add(text, &shortage->holders);
-    remedy_add(text, shortage);
-}
-
-// --- where it goes -------------------------------------------------------------------------------
-
-static void file_append(const char *path, const text_t *text) {
-    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
-    ssize_t written = file >= 0 ? write(file, text->at, text->length) : -1;
-    if (file >= 0)
-        (void)close(file);
-    if (written != (ssize_t)text->length)
-        BERM_LOG(BERM_LOG_WARN, "oom_report: '%s' does not take the report", path);
-}
-
-static void lines_log(const text_t *text) {
-    const char *at = strchr(text->at, '\n') + 1; // the first is logged already
-    for (const char *end; (end = strchr(at, '\n')) != NULL; at = end + 1)
-        berm__log(BERM_LOG_INFO, "%.*s", (int)(end - at), at);
-}
-
-// The text is large, and so is of this function's stack only.
-__attribute__((noinline)) static void report_give(const berm_shortage_t *shortage) {
-    static _Thread_local bool is_inside; // a request of the callback's own
-    char path[BERM_OPTION_TEXT_BYTES];
-    berm__mutex_lock(&berm__heap.lock);
-    memcpy(path, berm__heap.options.oom_report, sizeof path);
-    berm__mutex_unlock(&berm__heap.lock);
-    berm__mutex_lock(&reports.lock);
-    berm_report_fn callback = reports.callback;
-    void *context = reports.context;
-    berm__mutex_unlock(&reports.lock);
-    bool is_wanted = callback != NULL || path[0] != '\0' || berm__log_level() >= BERM_LOG_INFO;
-    if (!is_wanted || is_inside)
-        return;
-    text_t text;
-    is_inside = true;
-    report_write(&text, shortage);
-    if (berm__log_level() >= BERM_LOG_INFO)
-        lines_log(&text);
-    if (path[0] != '\0')
-        file_append(path, &text);
-    if (callback != NULL)
-        callback(context, shortage->status, text.at);
-    is_inside = false;
-}
-
-void berm__shortage_report(const berm_shortage_t *shortage) {
-    if (!shortage->is_due)
-        return;
-    if (shortage->left_out == 0)
-        berm__log(BERM_LOG_WARN, "%s", shortage->line);
+void berm__report_write_text(const berm_report_t *report, char *at, size_t capacity) {
+    const berm_shortage_t *shortage = report->shortage;
+    text_t text = {0, capacity, at};
+    text_add(&text, "%s\n", shortage->line);
+    verdict_add(&text, report->diagnosis);
+    request_add(&text, shortage);
+    figures_add(&text, shortage);
+    processes_add(&text, report);
+    tags_add(&text, report->diagnosis);
+    holders_add(&text, &shortage->holders);
+    remedy_add(&text, shortage, report->diagnosis);
+    if (report->dump[0] != '\0')
+        text_add(&text, "  dump        %s, for berm report\n", report->dump);
     else
-        berm__log(BERM_LOG_WARN, "%s (%llu more such since the last line)", shortage->line,
-                  (unsigned long long)shortage->left_out);
-    report_give(shortage);
-    berm__leaving_fail();
-    // The callback may have called berm.
-    (void)berm__error_set(shortage->status, "%s", shortage->line);
-}
-
-berm_status_t berm_report_set(berm_report_fn callback, void *context) {
-    if (atomic_load(&berm__heap.is_forked))
-        return berm__error_set(BERM_ERROR_FORKED, "called in a child of fork()");
-    berm__mutex_lock(&reports.lock);
-    reports.callback = callback;
-    reports.context = context;
-    berm__mutex_unlock(&reports.lock);
-    return BERM_OK;
-}
-
-void berm__reports_end(void) {
-    berm__mutex_lock(&reports.lock);
-    berm__nvml_close(&reports.nvml);
-    berm__mutex_unlock(&reports.lock);
+        text_add(&text, "  dump        none: the option recording names a file for it\n");
+    text_add(&text, "  took        %.1f ms to find out\n", (double)report->took_ns / 1e6);
 }

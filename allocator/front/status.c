@@ -109,6 +109,9 @@ static const status_row_t status_rows[] = {
         "The block cannot grow: allocate it from a pool made with BERM_POOL_RESIZABLE."),
     ROW(BERM_ERROR_TAGS,
         "There are 255 tags with other names: use fewer names, which stay for the process's life."),
+    ROW(BERM_ERROR_QUOTA,
+        "The tag's quota stands in the way: free blocks that have the tag, or raise it with "
+        "berm_quota_set."),
 };
 
 #undef ROW

@@ -52,12 +52,13 @@ static uint64_t clock_now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-// A new file, which only the owner may write. One of that name is of a process that is gone.
+// A new file, which only the owner may read and write: it has the command line. One of that name is
+// of a process that is gone.
 static int file_make(const char *path) {
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = open(path, flags, 0644);
+    int fd = open(path, flags, 0600);
     if (fd < 0 && errno == EEXIST && unlink(path) == 0)
-        fd = open(path, flags, 0644);
+        fd = open(path, flags, 0600);
     if (fd >= 0 && ftruncate(fd, sizeof(berm_live_page_t)) != 0) {
         int error = errno;
         (void)close(fd);
@@ -68,12 +69,16 @@ static int file_make(const char *path) {
     return fd;
 }
 
+void berm__live_path(char path[PATH_MAX], uint64_t pid) {
+    (void)snprintf(path, PATH_MAX, "%s/%s%ld-%llu", berm__live_folder(), BERM_LIVE_PREFIX,
+                   (long)getuid(), (unsigned long long)pid);
+}
+
 bool berm__live_open(berm_live_t *live) {
     if (live->page != NULL) // of an earlier start
         (void)munmap(live->page, sizeof *live->page);
     *live = (berm_live_t){.page = NULL};
-    (void)snprintf(live->path, sizeof live->path, "%s/%s%ld-%ld", berm__live_folder(),
-                   BERM_LIVE_PREFIX, (long)getuid(), (long)getpid());
+    berm__live_path(live->path, (uint64_t)getpid());
     int fd = file_make(live->path);
     if (fd < 0)
         return false;
@@ -96,17 +101,19 @@ bool berm__live_open(berm_live_t *live) {
     return true;
 }
 
-void berm__live_publish(berm_live_t *live, const berm_live_device_t *devices, uint32_t count,
-                        uint64_t driver_calls) {
+void berm__live_publish(berm_live_t *live, const berm_live_rows_t *rows) {
     berm_live_page_t *page = live->page;
     if (page == NULL)
         return;
     uint64_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
     atomic_store_explicit(&page->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    page->device_count = count < BERM_LIVE_DEVICES_MAX ? count : BERM_LIVE_DEVICES_MAX;
-    memcpy(page->devices, devices, page->device_count * sizeof *devices);
-    page->driver_calls = driver_calls;
+    page->device_count = rows->device_count;
+    page->pool_count = rows->pool_count;
+    page->pools_left_out = rows->pools_left_out;
+    memcpy(page->devices, rows->devices, rows->device_count * sizeof *rows->devices);
+    memcpy(page->pools, rows->pools, rows->pool_count * sizeof *rows->pools);
+    page->driver_calls = rows->driver_calls;
     page->updated_ns = clock_now_ns();
     atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
 }
@@ -120,8 +127,15 @@ void berm__live_close(berm_live_t *live) {
 static bool page_is_valid(const berm_live_page_t *page) {
     return memcmp(page->magic, page_magic, sizeof page_magic) == 0 &&
            page->version == BERM_LIVE_VERSION && page->size_bytes == sizeof *page &&
-           page->device_count <= BERM_LIVE_DEVICES_MAX &&
+           page->device_count <= BERM_LIVE_DEVICES_MAX && page->pool_count <= BERM_LIVE_POOLS_MAX &&
            memchr(page->command, '\0', sizeof page->command) != NULL;
+}
+
+// What is printed has no characters that a terminal acts on, whatever the page has.
+static void command_clean(berm_live_page_t *page) {
+    for (char *at = page->command; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
 }
 
 bool berm__live_read(const char *path, berm_live_page_t *page) {
@@ -144,10 +158,34 @@ bool berm__live_read(const char *path, berm_live_page_t *page) {
         is_whole = is_page && after == page->sequence && after % 2 == 0;
     }
     (void)close(fd);
+    if (is_whole)
+        command_clean(page);
     return is_whole;
 }
 
+bool berm__live_request(const char *path) {
+    const uint32_t one = 1;
+    struct stat about;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    errno = EPERM;
+    bool is_good =
+        fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == getuid() &&
+        about.st_size == sizeof(berm_live_page_t) &&
+        pwrite(fd, &one, sizeof one, offsetof(berm_live_page_t, request)) == (ssize_t)sizeof one;
+    int error = errno;
+    (void)close(fd);
+    errno = error;
+    return is_good;
+}
+
+bool berm__live_is_asked(berm_live_t *live) {
+    return live->page != NULL && atomic_exchange(&live->page->request, 0) != 0;
+}
+
 bool berm__live_is_running(const berm_live_page_t *page) {
-    return (kill((pid_t)page->pid, 0) == 0 || errno == EPERM) &&
+    return page->pid > 0 && page->pid <= INT32_MAX &&
+           (kill((pid_t)page->pid, 0) == 0 || errno == EPERM) &&
            process_started(page->pid) == page->started;
 }

@@ -43,6 +43,8 @@ typedef struct berm_tag_count {
     atomic_uint_fast64_t blocks_up, blocks_down;
     atomic_uint_fast64_t requested_up, requested_down;
     atomic_uint_fast64_t allocated_up, allocated_down;
+    atomic_uint_fast64_t quota;           // and one; 0: none (front/quota.h)
+    atomic_uint_fast64_t booked, refused; // bytes of requests under way; requests over the quota
 } berm_tag_count_t;
 
 enum {

@@ -296,16 +296,35 @@ static void chunk_read(const berm_ring_chunk_t *chunk, berm_ring_read_fn fn, voi
     }
 }
 
+// The oldest of the filled chunks that are within the last `words_max` words; the list's head:
+// none.
+static const berm_list_t *filled_first(uint64_t words_max) {
+    const berm_list_t *first = &store.filled;
+    for (uint64_t words = 0; first->prev != &store.filled; first = first->prev) {
+        words += BERM_CONTAINER_OF(first->prev, berm_ring_chunk_t, link)->used_words;
+        if (words > words_max)
+            break;
+    }
+    return first;
+}
+
 void berm__ring_read(berm_ring_read_fn fn, void *context) {
+    (void)berm__ring_read_last(UINT64_MAX, fn, context);
+}
+
+bool berm__ring_read_last(uint64_t words_max, berm_ring_read_fn fn, void *context) {
     berm__mutex_lock(&store.lock);
     // Filled ones in the order in which they were filled; what is being filled is younger than its
     // thread's others.
-    BERM_LIST_EACH (const berm_ring_chunk_t, chunk, &store.filled, link)
-        chunk_read(chunk, fn, context);
+    const berm_list_t *first = filled_first(words_max);
+    for (const berm_list_t *at = first; at != &store.filled; at = at->next)
+        chunk_read(BERM_CONTAINER_OF(at, berm_ring_chunk_t, link), fn, context);
     for (unsigned i = 0; i < store.count; i++)
         if (store.all[i]->writer != NULL)
             chunk_read(store.all[i], fn, context);
+    bool is_all = first == store.filled.next;
     berm__mutex_unlock(&store.lock);
+    return is_all;
 }
 
 // --- the audit -----------------------------------------------------------------------------------

@@ -198,6 +198,9 @@ uint64_t berm__ring_words(void);
 // Reads everything. `ring` tells whose it is: chunks of one thread come in their order. The store's
 // lock is held meanwhile; `fn` takes no lock.
 void berm__ring_read(berm_ring_read_fn fn, void *context);
+// The same of the last chunks: those that threads fill, and of the filled ones as many as have
+// `words_max`. A thread that writes seldom is read from where its chunk begins. True: it was all.
+bool berm__ring_read_last(uint64_t words_max, berm_ring_read_fn fn, void *context);
 // Chunks that were used again: events before the oldest are lost.
 uint64_t berm__ring_lost_chunks(void);
 

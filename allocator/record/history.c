@@ -2,7 +2,7 @@
 // One pass back over the events for the bytes that lived, one forward for the kinds of blocks: see
 // history.h.
 //
-// Bounds: 8 bytes an event, 24 bytes an address, 1.5 MiB of kinds. Locks: none.
+// Bounds: 8 bytes an event, 24 bytes an address, 12 KiB a tag. Locks: none.
 #include "record/history.h"
 
 #include <stdlib.h>
@@ -104,12 +104,23 @@ static void blocks_count(berm_history_t *history, const berm_record_device_t *de
     }
 }
 
+// How many tags the events and blocks have, with that of none: kinds are read one by one, and no
+// page of those of tags that are not there is touched.
+static uint64_t tags_count(const berm_record_device_t *device) {
+    uint8_t most = 0;
+    for (uint64_t i = 0; i < device->event_count; i++)
+        most = device->events[i].tag > most ? device->events[i].tag : most;
+    for (uint64_t i = 0; i < device->block_count; i++)
+        most = device->blocks[i].tag > most ? device->blocks[i].tag : most;
+    return (uint64_t)most + 1;
+}
+
 bool berm__history_make(berm_history_t *history, const berm_record_device_t *device) {
     uint64_t keys = device->event_count + device->block_count + 1;
     births_t births = {.count = UINT64_C(4) << berm__bit_highest(keys)};
     *history = (berm_history_t){
         .live_count = device->event_count + 1,
-        .kind_count = (uint64_t)BERM_RECORD_TAGS_MAX * BERM_HISTORY_SIZES,
+        .kind_count = tags_count(device) * BERM_HISTORY_SIZES,
     };
     history->live = berm__mem_reserve(history->live_count * sizeof *history->live);
     history->kinds = berm__mem_reserve(history->kind_count * sizeof *history->kinds);

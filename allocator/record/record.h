@@ -92,12 +92,16 @@ enum {
     BERM_RECORD_EVENTS_MAX = 200000, // of a device, in one that is taken
     BERM_RECORD_TAGS_MAX = 256,
     BERM_RECORD_TAG_BYTES = 48,
+    BERM_RECORD_RANK_BYTES = 12,
+    BERM_RECORD_HOST_BYTES = 65,
 };
 
 typedef struct berm_record {
     int64_t wall_ns; // what to add to a time for nanoseconds since 1970
     uint64_t now_ns; // when it was taken
     uint64_t pid;
+    char rank[BERM_RECORD_RANK_BYTES]; // of the process in its job, a number; "": not known
+    char host[BERM_RECORD_HOST_BYTES]; // up to its first dot; "": not known
     unsigned device_count, tag_count, module_count;
     berm_record_module_t modules[BERM_RECORD_MODULES_MAX];
     berm_record_device_t devices[BERM_RECORD_DEVICES_MAX];

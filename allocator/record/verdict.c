@@ -181,7 +181,9 @@ static bool is_fragmentation(const look_t *look, berm_verdict_t *verdict) {
          look->device->figures.moves_pages != 0
              ? "whole pages of plain or pinned memory, which do not move"
              : "whole pages that do not move, as remap is off or memory is plain",
-         "let pages move: remap:passed and backing:auto (they are the defaults), and fewer pins"},
+         look->device->figures.moves_pages != 0
+             ? "pin less (berm_pin, exports), and take plain pools for what needs them only"
+             : "let pages move: remap:passed and backing:auto (they are the defaults)"},
         {pieces.beside, "beside live blocks, in pages that they share",
          "allocate what lives long before what comes and goes, or in a pool of its own"},
         {pieces.slots, "slots of size classes: partly filled slabs and rounding",

@@ -95,6 +95,8 @@ void berm__record_write_json(const berm_record_t *record, berm_emit_write_fn wri
     berm__emit_object_begin(&emit, NULL);
     berm__emit_u64(&emit, "berm_recording", FORM_VERSION);
     berm__emit_u64(&emit, "pid", record->pid);
+    berm__emit_string(&emit, "rank", record->rank);
+    berm__emit_string(&emit, "host", record->host);
     berm__emit_i64(&emit, "wall_ns", record->wall_ns);
     berm__emit_u64(&emit, "now_ns", record->now_ns);
     berm__emit_array_begin(&emit, "tags");

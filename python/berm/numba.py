@@ -27,7 +27,8 @@ def _alloc(size_bytes: int, device: int) -> int:
     error = _capi.failure(f"{size_bytes} bytes on GPU {device}", status) if status else None
     if is_tagged:
         library.berm_tag_pop()
-    if status in (_capi.ERROR_OUT_OF_DEVICE_MEMORY, _capi.ERROR_LIMIT):
+    if error is not None and error.status in ("BERM_ERROR_OUT_OF_DEVICE_MEMORY",
+                                              "BERM_ERROR_LIMIT", "BERM_ERROR_QUOTA"):
         raise driver.CudaAPIError(driver.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY, str(error))
     if error is not None:
         raise error

@@ -92,7 +92,8 @@ static double miss_round(bench_subject_t *subject, const bench_plan_t *plan,
 }
 
 enum {
-    RING_SLICES = 10
+    RING_SLICES = 10,
+    RING_PAIRS = 1 << 20, // of 8 bytes each: all that the ring may have
 };
 
 // A part of a round with the event ring off or on: the mean in ns, or -1.
@@ -112,6 +113,15 @@ static double ring_slice(bench_subject_t *subject, const bench_plan_t *plan, con
     return is_good ? (double)spent_ns / (double)operations : -1;
 }
 
+// Fills the ring, so that what is measured is its use and not the first touch of its memory.
+static bool ring_fill(bench_subject_t *subject, const bench_plan_t *plan) {
+    double unused;
+    for (uint64_t pairs = 0; pairs < RING_PAIRS; pairs += plan->operations / RING_SLICES)
+        if (ring_slice(subject, plan, "on", &unused) < 0)
+            return false;
+    return true;
+}
+
 // With the ring off and on in turns; the quickest slice of each counts, since a busy machine only
 // makes slices longer. The mean with it on, or -1.
 static double ring_round(bench_subject_t *subject, const bench_plan_t *plan) {
@@ -120,6 +130,8 @@ static double ring_round(bench_subject_t *subject, const bench_plan_t *plan) {
         bench_subject_fail(subject, "it has no event ring");
         return -1;
     }
+    if (subject->rounds == 0 && !ring_fill(subject, plan))
+        return -1;
     for (int i = 0; i < RING_SLICES; i++) {
         double off = ring_slice(subject, plan, "off", &subject->off_instructions);
         double on = off >= 0 ? ring_slice(subject, plan, "on", &subject->instructions) : -1;

@@ -230,6 +230,19 @@ static bool read_device(const reader_t *reader, const json_t *json) {
            read_events(reader, json, device);
 }
 
+// A member that may be missing: recordings of earlier versions have none.
+static bool get_text(const reader_t *reader, const json_t *object, const char *key, char *text,
+                     size_t capacity) {
+    const json_t *json = json_object_get(object, key);
+    if (json == NULL)
+        return true;
+    const char *value = json_string_value(json);
+    if (value == NULL || strlen(value) >= capacity)
+        return fail(reader, "%s: is no text of less than %zu bytes", key, capacity);
+    memcpy(text, value, strlen(value) + 1);
+    return true;
+}
+
 static bool read_tags(const reader_t *reader, const json_t *root) {
     const json_t *array;
     if (!get_array(reader, root, "tags", &array))
@@ -278,6 +291,8 @@ static bool read_root(const reader_t *reader, const json_t *root) {
         return fail(reader, "a recording of version %llu, this berm knows 1",
                     (unsigned long long)version);
     if (!get_u64(reader, root, "pid", &reader->record->pid) ||
+        !get_text(reader, root, "rank", reader->record->rank, BERM_RECORD_RANK_BYTES) ||
+        !get_text(reader, root, "host", reader->record->host, BERM_RECORD_HOST_BYTES) ||
         !get_u64(reader, root, "now_ns", &reader->record->now_ns) ||
         !get_integer(reader, root, "wall_ns", &reader->record->wall_ns) ||
         !read_tags(reader, root) || !read_modules(reader, root) ||

@@ -15,6 +15,7 @@ typedef struct selection {
     trace_builder_t *builder;
     uint32_t *numbers; // new ones, of the blocks that remain
     uint64_t most_bytes;
+    const trace_event_t *failed; // is made, and freed at once; NULL: none
 } selection_t;
 
 static int select_event(selection_t *s, const trace_event_t *event) {
@@ -32,17 +33,24 @@ static int select_event(selection_t *s, const trace_event_t *event) {
     case TRACE_FREE_DONE:
         return trace_builder_free_done(s->builder, *number, event->time_us);
     case TRACE_OOM:
+        if (event == s->failed &&
+            (trace_builder_alloc(s->builder, block->size_bytes, stream, event->time_us, number) ||
+             trace_builder_free(s->builder, *number, false, event->time_us)))
+            return -1;
+        if (event == s->failed)
+            return 0;
         return trace_builder_oom(s->builder, block->size_bytes, stream, event->time_us);
     }
     return -1;
 }
 
-trace_t *trace_select_small(const trace_t *trace, uint64_t most_bytes, char *error,
-                            size_t error_capacity) {
+static trace_t *select_run(const trace_t *trace, uint64_t most_bytes, const trace_event_t *failed,
+                           char *error, size_t error_capacity) {
     selection_t s = {.trace = trace,
                      .builder = trace_builder_create(trace->path, trace->format),
                      .numbers = calloc(trace->block_count + 1, sizeof *s.numbers),
-                     .most_bytes = most_bytes};
+                     .most_bytes = most_bytes,
+                     .failed = failed};
     bool is_good = s.builder != NULL && s.numbers != NULL;
     for (size_t i = 0; i < trace->event_count && is_good; i++)
         is_good = select_event(&s, &trace->events[i]) == 0;
@@ -55,5 +63,18 @@ trace_t *trace_select_small(const trace_t *trace, uint64_t most_bytes, char *err
                s.builder == NULL || s.builder->failure == NULL ? "no memory for the trace"
                                                                : s.builder->failure);
     trace_builder_destroy(s.builder);
+    return NULL;
+}
+
+trace_t *trace_select_small(const trace_t *trace, uint64_t most_bytes, char *error,
+                            size_t error_capacity) {
+    return select_run(trace, most_bytes, NULL, error, error_capacity);
+}
+
+trace_t *trace_select_failed(const trace_t *trace, char *error, size_t error_capacity) {
+    for (size_t i = trace->event_count; i-- > 0;)
+        if (trace->events[i].op == TRACE_OOM)
+            return select_run(trace, UINT64_MAX, &trace->events[i], error, error_capacity);
+    trace_fail(error, error_capacity, "%s: no request failed in it", trace->path);
     return NULL;
 }

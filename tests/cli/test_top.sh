@@ -82,8 +82,20 @@ json '(lambda d: d["requested_bytes"] == 300 << 20 and d["blocks"] == 100 and d[
        and d["reserved_bytes"] == d["active_bytes"] + d["cached_bytes"]
        and d["memory_bytes"] == 80 << 30)(r["processes"][0]["devices"][0])'
 json 'r["processes"][0]["devices"][1]["requested_bytes"] == 5 << 20'
+json '[(p["device"], p["id_low"], p["blocks"], p["requested_bytes"]) for p in r["processes"][0]["pools"]] == [
+       (0, 0, 100, 300 << 20), (1, 0, 1, 5 << 20)] and r["processes"][0]["pools_left_out"] == 0'
+json 'all(0 <= d["fragmentation"] <= 1 and d["requests_per_s"] >= 0 for d in r["processes"][0]["devices"] if d["cached_bytes"] > 0)'
 expect 0 "$BERM" top
 grep -q "^$holder .* 300.0 .*/hold" "$work/out" || fail "table: $(cat "$work/out")"
+
+# Asked for a recording, it gives one; no link is followed, and nothing is left.
+echo precious >"$work/precious"
+ln -s "$work/precious" "$BERM_LIVE_DIR/berm-live-$(id -u)-$holder.json.part"
+expect 0 "$BERM" report "$holder"
+head -n 1 "$work/out" | grep -q '^verdict: nothing failed' || fail "$(cat "$work/out")"
+grep -q '300.0 MiB in 100 blocks of at most 4 MiB' "$work/out" || fail "holders: $(cat "$work/out")"
+[ "$(cat "$work/precious")" = precious ] || fail 'a link was followed'
+[ "$(ls "$BERM_LIVE_DIR")" = "berm-live-$(id -u)-$holder" ] || fail "left: $(ls "$BERM_LIVE_DIR")"
 exec 9>&-
 wait "$holder" || fail "it failed"
 [ -z "$(ls "$BERM_LIVE_DIR")" ] || fail "left behind: $(ls "$BERM_LIVE_DIR")"
@@ -97,6 +109,7 @@ json '(len(r["processes"]) == 1 and not r["processes"][0]["running"] and
       r["processes"][0]["devices"][0]["requested_bytes"] == 300 << 20)'
 expect 0 "$BERM" top --once
 grep -q '(ended) .*/hold' "$work/out" || fail "table: $(cat "$work/out")"
+bad 'no process .* of yours that publishes' "$BERM" report "$holder"
 expect 0 "$BERM" top --once --clean
 expect 0 "$BERM" top --json
 json 'r == {"processes": []}'

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver call of every scenario fails once, with each of three results: no crash, no hazard,
+// Every driver call of every scenario fails once, with each of five results: no crash, no hazard,
 // the audit holds, berm and the device's ledger agree, and after berm_shutdown nothing is left on
 // the device or on the host, poisoned ranges included. A call of berm that fails gives a status
 // that says what happened, and works when it is tried again.
@@ -62,6 +62,7 @@ static uint64_t calls_count(const fault_scenario_t *scenario) {
 }
 
 static unsigned poisoned_runs; // those that left a poisoned range
+static uint64_t runs;          // of one scenario with one call that fails
 
 static void scenario_fail_each(const fault_scenario_t *scenario, int result) {
     uint64_t count = calls_count(scenario), fired = 0;
@@ -87,12 +88,17 @@ static void scenario_fail_each(const fault_scenario_t *scenario, int result) {
                   (unsigned long long)nth);
     }
     cr_assert(fired == count);
+    runs += count;
+    cr_log_info("%s: %llu driver calls, each failed once with %d", scenario->name,
+                (unsigned long long)count, result);
 }
 
 static void scenarios_fail(int result) {
     for (unsigned i = 0; i + 1 < fault_scenario_count; i++)
         scenario_fail_each(&fault_scenarios[i], result);
     cr_assert(poisoned_runs > 0);
+    cr_log_info("%llu runs of %u scenarios with result %d", (unsigned long long)runs,
+                fault_scenario_count - 1, result);
 }
 
 Test(fault_driver, out_of_memory) {
@@ -105,6 +111,14 @@ Test(fault_driver, invalid_value) {
 
 Test(fault_driver, unknown) {
     scenarios_fail(BERM_CU_UNKNOWN);
+}
+
+Test(fault_driver, not_supported) {
+    scenarios_fail(BERM_CU_NOT_SUPPORTED);
+}
+
+Test(fault_driver, not_permitted) {
+    scenarios_fail(BERM_CU_NOT_PERMITTED);
 }
 
 Test(fault_driver, replay_out_of_memory) {

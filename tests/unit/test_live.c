@@ -30,10 +30,15 @@ static berm_live_t live;
 static berm_live_page_t page;
 
 static void publish(uint64_t value, uint32_t count) {
-    static berm_live_device_t rows[BERM_LIVE_DEVICES_MAX];
-    for (uint32_t i = 0; i < count; i++)
-        rows[i] = (berm_live_device_t){.device = i, .requested_bytes = value, .frees = value};
-    berm__live_publish(&live, rows, count, value);
+    static berm_live_rows_t rows;
+    rows.device_count = rows.pool_count = count;
+    rows.driver_calls = value;
+    for (uint32_t i = 0; i < count; i++) {
+        rows.devices[i] =
+            (berm_live_device_t){.device = i, .requested_bytes = value, .frees = value};
+        rows.pools[i] = (berm_live_pool_t){.device = i, .id_low = value};
+    }
+    berm__live_publish(&live, &rows);
 }
 
 Test(live, what_is_published_is_read) {
@@ -44,6 +49,7 @@ Test(live, what_is_published_is_read) {
     cr_assert(berm__live_read(live.path, &page));
     cr_assert(page.device_count == 3 && page.driver_calls == 7 &&
               page.devices[2].requested_bytes == 7 && page.devices[2].device == 2);
+    cr_assert(page.pool_count == 3 && page.pools[2].device == 2 && page.pools[2].id_low == 7);
     cr_assert(page.pid == (uint64_t)getpid() && page.started != 0 && page.updated_ns != 0);
     cr_assert(page.command[0] != '\0', "the command is '%s'", page.command);
     cr_assert(berm__live_is_running(&page));
@@ -125,6 +131,10 @@ Test(live, what_is_no_page_is_not_read) {
     file_write(&bad, sizeof bad);
     cr_assert(!berm__live_read(live.path, &page), "count");
     bad = good;
+    bad.pool_count = BERM_LIVE_POOLS_MAX + 1;
+    file_write(&bad, sizeof bad);
+    cr_assert(!berm__live_read(live.path, &page), "count of pools");
+    bad = good;
     memset(bad.command, 'a', sizeof bad.command);
     file_write(&bad, sizeof bad);
     cr_assert(!berm__live_read(live.path, &page), "command");
@@ -137,6 +147,54 @@ Test(live, what_is_no_page_is_not_read) {
     file_write(&good, sizeof good);
     cr_assert(berm__live_read(live.path, &page), "good again");
     cr_assert(!berm__live_read(folder, &page) && !berm__live_read("/nonexistent", &page));
+    berm__live_close(&live);
+}
+
+Test(live, only_its_owner_may_read_it) {
+    struct stat about;
+    cr_assert(berm__live_open(&live) && stat(live.path, &about) == 0);
+    cr_assert((about.st_mode & 0777) == 0600, "%o", about.st_mode);
+    berm__live_close(&live);
+    cr_assert(symlink("/etc/passwd", live.path) == 0 && !berm__live_read(live.path, &page));
+    cr_assert(berm__live_open(&live) && lstat(live.path, &about) == 0 && S_ISREG(about.st_mode),
+              "a link in its place is replaced");
+    berm__live_close(&live);
+}
+
+// A page that somebody else has made: what is read stays within bounds and harms no terminal.
+Test(live, any_bytes_are_read_within_bounds) {
+    static berm_live_page_t good;
+    unsigned char *bytes = (unsigned char *)&good;
+    uint64_t random = 88172645463325252u;
+    unsigned taken = 0;
+    cr_assert(berm__live_open(&live));
+    publish(1, 3);
+    cr_assert(berm__live_read(live.path, &good));
+    for (int i = 0; i < 3000; i++) {
+        for (int k = 0; k < 4; k++) {
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            // Mostly the head, where lengths are.
+            size_t at = random % 8 == 0 ? random / 8 % sizeof good
+                                        : random / 8 % offsetof(berm_live_page_t, devices);
+            if (at >= offsetof(berm_live_page_t, sequence) || random % 64 == 0)
+                bytes[at] = (unsigned char)(random >> 40);
+        }
+        file_write(&good, sizeof good);
+        if (!berm__live_read(live.path, &page)) {
+            cr_assert(berm__live_open(&live));
+            publish(1, 3);
+            cr_assert(berm__live_read(live.path, &good));
+            continue;
+        }
+        taken++;
+        cr_assert(page.device_count <= BERM_LIVE_DEVICES_MAX);
+        cr_assert(page.pool_count <= BERM_LIVE_POOLS_MAX);
+        cr_assert(strlen(page.command) < sizeof page.command);
+        for (const char *at = page.command; *at != '\0'; at++)
+            cr_assert(*at >= ' ' && *at <= '~');
+        (void)berm__live_is_running(&page);
+    }
+    cr_assert(taken > 100, "%u", taken);
     berm__live_close(&live);
 }
 

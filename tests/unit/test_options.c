@@ -69,7 +69,7 @@ Test(options, info_is_complete_and_get_gives_the_default) {
         for (size_t i = 0; i < count; i++)
             cr_assert(strcmp(info->name, berm_option_info(i)->name) != 0);
     }
-    cr_assert(count == 25);
+    cr_assert(count == 26);
     cr_assert(berm_option_info(count) == NULL && berm_option_info(SIZE_MAX) == NULL);
     cr_assert_str_eq(berm_option_info(0)->name, "headroom");
     cr_assert_str_eq(berm_option_info(0)->kind, "percent");

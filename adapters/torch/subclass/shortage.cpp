@@ -90,7 +90,8 @@ void Allocator::raise_shortage(berm_status_t status, size_t size, DeviceIndex de
     std::string words = report_take();
     if (words.empty())
         words = berm_error_message();
-    if (status != BERM_ERROR_OUT_OF_DEVICE_MEMORY && status != BERM_ERROR_LIMIT)
+    if (status != BERM_ERROR_OUT_OF_DEVICE_MEMORY && status != BERM_ERROR_LIMIT &&
+        status != BERM_ERROR_QUOTA)
         TORCH_CHECK(false, "berm_alloc: ", berm_status_name(status), ": ", words);
     size_t free_bytes = 0, total_bytes = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
