@@ -370,6 +370,10 @@ def admits(torch, berm_torch):
         with berm_torch.admit(*arguments, **named):
             pass
 
+    def make(mib):
+        return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+
+    import berm
     most = largest(berm_torch)
     error = refused(berm_torch.NotAdmitted, "not admitted", enter, most + (64 << 20))
     equal((error.needed_bytes, error.tag), (most + (64 << 20), None), "the error")
@@ -399,7 +403,15 @@ def admits(torch, berm_torch):
     equal((error.tag, error.quota_bytes), ("tenant", 10 * MIB), "the quota in the error")
     del kept
     enter(10 * MIB, tag="tenant")
+    with berm.tag("tenant"):
+        equal(bool(berm_torch.would_fit(11 * MIB)), False, "beyond the quota of this thread's tag")
+        refused(torch.OutOfMemoryError, "", make, 11)  # without a guard, too
+        equal(bool(berm_torch.would_fit(9 * MIB)), True, "within it")
+        make(9)
+    make(11)
     berm_torch.quota("tenant", None)
+    with berm.tag("tenant"):
+        make(11)
     enter(11 * MIB, tag="tenant")
     for wrong in (("tenant", -1), ("tenant", 1.5), (7, 1)):
         refused(berm_torch.BermError, "berm.torch.quota", berm_torch.quota, *wrong)
