@@ -2,6 +2,7 @@
 """Whether a request would fit, and a guard that refuses it where it would not:
 berm.torch.would_fit(), admit() and quota()."""
 import contextlib
+import ctypes
 import math
 import threading
 
@@ -14,7 +15,7 @@ _ROUNDING = 512  # what a block is rounded up to, at least
 _PAGES = 2**32  # "as many as there are" for berm_obtainable_read
 
 _lock = threading.Lock()
-_quotas = {}  # tag: bytes
+_quotas = {}  # (device, tag): bytes
 _admitted = {}  # (device, tag): _Promise
 
 
@@ -68,16 +69,17 @@ def _shape_bytes(shape, dtype):
     return _rounded(math.prod(shape) * (dtype or torch.get_default_dtype()).itemsize)
 
 
-def bytes_of(what, dtype=None):
-    """Bytes of a number of bytes, a shape (ints), or a list of shapes. Raises BermError."""
+def sizes_of(what, dtype=None):
+    """Bytes of each block of a number of bytes, a shape (ints), or a list of shapes. Raises
+    BermError."""
     if _is_size(what):
-        return what
+        return [what]
     if not isinstance(what, (tuple, list)):
         raise _wrong(what)
     if what and all(map(_is_size, what)):
-        return _shape_bytes(what, dtype)
+        return [_shape_bytes(what, dtype)]
     if all(isinstance(each, (tuple, list)) and all(map(_is_size, each)) for each in what):
-        return sum(_shape_bytes(each, dtype) for each in what)
+        return [_shape_bytes(each, dtype) for each in what]
     raise _wrong(what)
 
 
@@ -99,34 +101,42 @@ def would_fit(what, dtype=None, device=None):
     """Whether memory for this could be had now on the current stream, and how: a Fit, true where it
     could.
 
-    what    bytes; a shape; or a list of shapes, which are to fit together: it is asked whether one
-            block of their sum fits, which is enough, and may be more than is needed
+    what    bytes; a shape; or a list of shapes, which are to live together: each is taken in whole
+            pages, so that what is said to fit does
     dtype   of shapes; None: torch's default
     device  its ordinal; None: the current one
 
-    It is of the moment: other threads take what is free. Allocates nothing. Raises BermError: berm
-    is not the allocator here, or an argument is none of these."""
-    needed, device = bytes_of(what, dtype), _device(device)
-    prices = _prices(device)
-    for way in _WAYS:
-        price = getattr(prices, way)
-        if needed <= price.size_bytes:
-            return Fit(needed, prices.grown.size_bytes, way, price.modelled_us)
-    return Fit(needed, prices.grown.size_bytes, "", 0)
+    A quota of the tag that this thread has pushed counts. It is of the moment: other threads take
+    what is free. Allocates nothing. Raises BermError: berm is not the allocator here, or an argument
+    is none of these."""
+    sizes, device = [size for size in sizes_of(what, dtype) if size], _device(device)
+    largest = _prices(device).grown.size_bytes
+    if not sizes:
+        return Fit(0, largest, _WAYS[0], 0)
+    if max(sizes) >= 2**63:
+        return Fit(sum(sizes), largest, "", 0)
+    fit = _capi.read("berm.torch.would_fit", _capi.library().berm_would_fit, _capi.Fit, device,
+                     torch.cuda.current_stream(device).cuda_stream,
+                     (ctypes.c_uint64 * len(sizes))(*sizes), len(sizes))
+    way = _WAYS[fit.step] if fit.step < len(_WAYS) else ""
+    return Fit(sum(sizes), largest, way, fit.modelled_us if way else 0)
 
 
-def quota(tag, size_bytes):
-    """The most bytes that may live under a tag (berm.tag()) when a request is admitted under it, its
-    own included; None: no quota. It binds admit(). Raises BermError: it is below 0."""
+def quota(tag, size_bytes, device=None):
+    """The most bytes that may live under a tag (berm.tag()) on a device; None: no quota. admit()
+    refuses what would go beyond it, and an allocation that does fails with torch.OutOfMemoryError,
+    without any other being touched. Raises BermError: it is no number of bytes, or berm is not the
+    allocator here."""
     if size_bytes is not None and not _is_size(size_bytes):
         raise BermError(f"berm.torch.quota: {size_bytes!r} bytes: a whole number, 0 or more, or None")
-    if not isinstance(tag, str):
-        raise BermError(f"berm.torch.quota: {tag!r} is no str")
+    name, device = _capi.text("berm.torch.quota", tag), _device(device)
     with _lock:
+        _capi.check("berm.torch.quota", _capi.library().berm_quota_set(
+            device, name, _memory.NO_LIMIT if size_bytes is None else size_bytes))
         if size_bytes is None:
-            _quotas.pop(tag, None)
+            _quotas.pop((device, tag), None)
         else:
-            _quotas[tag] = size_bytes
+            _quotas[device, tag] = size_bytes
 
 
 def _tag_bytes(device, tag):
@@ -160,16 +170,15 @@ def _text(size_bytes):
 
 def _refuse_quota(needed, device, tag):
     """The lock is held."""
-    if tag not in _quotas:
+    most = _quotas.get((device, tag))
+    if most is None:
         return
     promise = _admitted.get((device, tag))
     now = _tag_bytes(device, tag)
-    taken = now + (promise.open_bytes(now) if promise else 0)
-    left = max(_quotas[tag] - taken, 0)
+    left = max(most - now - (promise.open_bytes(now) if promise else 0), 0)
     if needed > left:
         raise NotAdmitted(f"not admitted: {_text(needed)} are needed, and of the quota of "
-                          f"{_text(_quotas[tag])} of {tag!r} {_text(left)} are left", needed, left,
-                          tag, _quotas[tag])
+                          f"{_text(most)} of {tag!r} {_text(left)} are left", needed, left, tag, most)
 
 
 @contextlib.contextmanager
@@ -187,7 +196,7 @@ def admit(what, tag="", dtype=None, device=None):
     A promise is not a reservation: what others allocate without a guard counts when it lives. What a
     request keeps when it ends is counted as others' progress until none is in the guard. Thread-safe.
     Raises BermError as would_fit()."""
-    needed, device = bytes_of(what, dtype), _device(device)
+    needed, device = sum(sizes_of(what, dtype)), _device(device)
     with _lock:
         _refuse_quota(needed, device, tag)
         promised = _promised(device)

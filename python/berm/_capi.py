@@ -107,6 +107,11 @@ class Prices(ctypes.Structure):
                 *((name, Price) for name in ("now", "waited", "moved", "trimmed", "grown"))]
 
 
+class Fit(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("step", _int),
+                *((name, _u64) for name in ("missing_bytes", "modelled_us", "learned_us"))]
+
+
 WRITE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
 
 _out = ctypes.POINTER
@@ -130,6 +135,8 @@ _STATUS = {  # functions that return a status, with their parameters
     "berm_stats_peaks_reset": (_int,),
     "berm_largest_free_read": (_int, _stream, _out(_u64)),
     "berm_largest_obtainable_read": (_int, _stream, _out(_u64)),
+    "berm_quota_set": (_int, _text, _u64),
+    "berm_would_fit": (_int, _stream, _out(_u64), ctypes.c_size_t, _out(Fit)),
     "berm_obtainable_read": (_int, _stream, _u64, _out(Prices)),
     "berm_whatis": (_addr, _out(Whatis)),
     "berm_snapshot_write": (WRITE, ctypes.c_void_p),

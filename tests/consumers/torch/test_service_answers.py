@@ -119,6 +119,40 @@ def breakdown_of_what_is_no_tensor(torch, berm_torch):
 
 
 @case
+def breakdown_by_nvml(torch, berm_torch):
+    """Of a real device: what NVML says of this process beyond the allocator is the context."""
+    import ctypes
+    from berm import _breakdown
+    reserved = sum(size for kind, size in berm_torch.breakdown().items()
+                   if kind not in ("context", "outside"))
+
+    class Nvml:
+        status = 0
+
+        def nvmlInit_v2(self):
+            return 0
+
+        def nvmlDeviceGetHandleByUUID(self, uuid, handle):
+            return 0 if uuid.startswith(b"GPU-") else 2
+
+        def nvmlDeviceGetComputeRunningProcesses_v3(self, handle, count, found):
+            count._obj.value = 2
+            found[0].pid, found[0].used_bytes = 1, 99 * MIB
+            found[1].pid, found[1].used_bytes = os.getpid(), reserved + 300 * MIB
+            return self.status
+    load, simulated = ctypes.CDLL, _breakdown._collect._context_bytes
+    try:
+        _breakdown._collect._context_bytes = lambda device: 0
+        ctypes.CDLL = lambda name: Nvml()
+        equal(berm_torch.breakdown()["context"], 300 * MIB, "the context by NVML")
+        Nvml.status = 3  # it does not tell: a container
+        found = berm_torch.breakdown()
+        equal((found["context"], found["outside"]), (0, OUTSIDE + 520 * MIB), "where it does not tell")
+    finally:
+        ctypes.CDLL, _breakdown._collect._context_bytes = load, simulated
+
+
+@case
 def check_finds_each_fault(torch, berm_torch):
     nn = torch.nn
 
@@ -336,6 +370,10 @@ def admits(torch, berm_torch):
         with berm_torch.admit(*arguments, **named):
             pass
 
+    def make(mib):
+        return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+
+    import berm
     most = largest(berm_torch)
     error = refused(berm_torch.NotAdmitted, "not admitted", enter, most + (64 << 20))
     equal((error.needed_bytes, error.tag), (most + (64 << 20), None), "the error")
@@ -365,7 +403,15 @@ def admits(torch, berm_torch):
     equal((error.tag, error.quota_bytes), ("tenant", 10 * MIB), "the quota in the error")
     del kept
     enter(10 * MIB, tag="tenant")
+    with berm.tag("tenant"):
+        equal(bool(berm_torch.would_fit(11 * MIB)), False, "beyond the quota of this thread's tag")
+        refused(torch.OutOfMemoryError, "", make, 11)  # without a guard, too
+        equal(bool(berm_torch.would_fit(9 * MIB)), True, "within it")
+        make(9)
+    make(11)
     berm_torch.quota("tenant", None)
+    with berm.tag("tenant"):
+        make(11)
     enter(11 * MIB, tag="tenant")
     for wrong in (("tenant", -1), ("tenant", 1.5), (7, 1)):
         refused(berm_torch.BermError, "berm.torch.quota", berm_torch.quota, *wrong)
