@@ -263,7 +263,7 @@ def _of_host(tensor, seconds):
         return _of_one(look, memory, _live.Blocks(()))
 
 
-def holders(what=None, top=10, device=None, seconds=2.0):
+def holders(what=None, top=10, device=None, seconds=10.0):
     """Who keeps memory of a CUDA device, by the names of Python's variables, and why: a list of
     Holder, which prints itself. It does not begin, wait for or change anything on the device.
 

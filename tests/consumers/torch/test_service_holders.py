@@ -378,7 +378,7 @@ def large_graphs():
         begin = time.monotonic()
         (holder,) = found = berm_torch.holders(address, seconds=seconds)
         took = time.monotonic() - begin
-        assert took < seconds + 10, f"{took} s"  # a level of the walk is not cut short
+        assert took < seconds + 60, f"{took} s"  # a level of the walk is not cut short
         if address == deep:
             assert not found.is_complete and "ended before" in holder.why, holder
         else:
