@@ -65,19 +65,22 @@ inline void *allocate(const RmmOptions &options, std::size_t size_bytes, std::si
             ? berm_alloc(size_bytes, options.device, stream, &addr) // the quickest
             : berm_alloc_from(options.pool, size_bytes, alignment, options.device, stream, &addr);
     if (status == BERM_ERROR_OUT_OF_DEVICE_MEMORY || status == BERM_ERROR_LIMIT ||
-        status == BERM_ERROR_SIZE_TOO_LARGE)
+        status == BERM_ERROR_QUOTA || status == BERM_ERROR_SIZE_TOO_LARGE)
         throw rmm::out_of_memory(std::string("berm: ") + berm_error_message());
     if (status != BERM_OK)
         throw rmm::bad_alloc(std::string("berm: ") + berm_error_message());
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(addr));
 }
 
-// A block that is not berm's is the caller's fault: it stays where it is.
+// A block that is not berm's is the caller's fault: it stays where it is. After berm_shutdown, and
+// in a child of fork, there is nothing to give back: containers may be destroyed then.
 inline void deallocate(const RmmOptions &options, void *block, berm_stream_t stream) noexcept {
     const berm_status_t status =
         berm_free(reinterpret_cast<std::uintptr_t>(block), options.device, stream);
-    assert(status == BERM_OK && "not a live block of berm's on this device");
-    (void)status;
+    const bool is_over =
+        status == BERM_OK || status == BERM_ERROR_SHUTDOWN || status == BERM_ERROR_FORKED;
+    assert(is_over && "not a live block of berm's on this device");
+    (void)is_over;
 }
 
 inline bool is_same(const RmmOptions &one, const RmmOptions &other) noexcept {

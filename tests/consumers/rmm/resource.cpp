@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <rmm/device_buffer.hpp>
 #include <rmm/device_uvector.hpp>
 #include <rmm/mr/callback_memory_resource.hpp>
@@ -21,6 +24,7 @@
 #include <rmm/mr/pool_memory_resource.hpp>
 #include <rmm/mr/statistics_resource_adaptor.hpp>
 
+#include "berm_diagnose.h"
 #include "berm_introspect.h"
 #include "berm_rmm.hpp"
 #include "simcuda.h"
@@ -141,6 +145,36 @@ void failures_are_rmms() {
     CHECK(is_caught);
 }
 
+// A quota of the program's own is no memory too: adaptors that catch rmm::out_of_memory go on.
+void quota_is_no_memory() {
+    AnyResource resource{berm::RmmResource{}};
+    const cuda::stream_ref stream{cudaStream_t{nullptr}};
+    CHECK(berm_quota_set(0, "rmm", 4 * kMiB) == BERM_OK && berm_tag_push("rmm") == BERM_OK);
+    bool is_caught = false;
+    try {
+        (void)resource.allocate(stream, 5 * kMiB, 256);
+    } catch (const rmm::out_of_memory &error) {
+        is_caught = std::string{error.what()}.find("quota") != std::string::npos;
+    } catch (const rmm::bad_alloc &) { // not this
+    }
+    CHECK(berm_tag_pop() == BERM_OK && berm_quota_set(0, "rmm", UINT64_MAX) == BERM_OK);
+    CHECK(is_caught);
+}
+
+// Containers that a forked child destroys on its way out are nobody's fault.
+void child_gives_back(cuda::stream_ref stream) {
+    const rmm::device_buffer kept{kMiB, stream};
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        berm::RmmResource{berm::RmmOptions{0, {0, 0}}}.deallocate(
+            stream, const_cast<void *>(kept.data()), kMiB);
+        _exit(0);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 void equality() {
     berm::RmmOptions other;
     other.pool = {0, 9};
@@ -225,6 +259,8 @@ int main() {
     containers(stream);
     in_stream_order();
     failures_are_rmms();
+    quota_is_no_memory();
+    child_gives_back(stream);
     equality();
     callbacks(stream);
     callbacks_of_older_versions();
@@ -238,8 +274,11 @@ int main() {
                 static_cast<unsigned long long>(stats.blocks.total_down));
     (void)rmm::mr::reset_current_device_resource();
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
-    std::size_t live_blocks = 1;
-    CHECK(berm_shutdown(&live_blocks) == BERM_OK && live_blocks == 0);
+    berm::RmmResource late;
+    void *left = late.allocate_sync(kMiB); // of a container that lives longer than berm
+    std::size_t live_blocks = 0;
+    CHECK(berm_shutdown(&live_blocks) == BERM_OK && live_blocks == 1);
+    late.deallocate_sync(left, kMiB);
     CHECK(simcuda_hazard_count() == 0);
     return 0;
 }
