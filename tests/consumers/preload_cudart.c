@@ -162,6 +162,31 @@ static void case_arrays(void) {
     GIVES(OK, cudaGetLastError());
 }
 
+// Sizes that nothing has, and products that no number holds: the answer is an error, and berm goes
+// on to serve.
+static void case_absurd(void) {
+    const cudart_channel_t channel = {.x = 32, .kind = 2};
+    void *array = NULL, *pointer = NULL;
+    size_t pitch = 0;
+    GIVES(OUT_OF_MEMORY, cudaMallocPitch(&pointer, &pitch, SIZE_MAX, 2));
+    GIVES(OUT_OF_MEMORY, cudaMallocPitch(&pointer, &pitch, (size_t)1 << 33, (size_t)1 << 33));
+    GIVES(OUT_OF_MEMORY, cudaMallocManaged(&pointer, SIZE_MAX, 1));
+    GIVES(INVALID_VALUE, cudaMallocManaged(&pointer, MIB, 3));
+    GIVES(INVALID_VALUE, cudaMallocManaged(NULL, MIB, 1));
+    GIVES(OUT_OF_MEMORY, cudaMallocAsync(&pointer, SIZE_MAX, NULL));
+    GIVES(INVALID_VALUE, cudaMallocAsync(NULL, MIB, NULL));
+    GIVES(OUT_OF_MEMORY,
+          cudaMalloc3DArray(&array, &channel,
+                            (cudart_extent_t){(size_t)1 << 40, (size_t)1 << 40, 2}, 0));
+    GIVES(INVALID_VALUE, cudaMallocArray(NULL, &channel, 1024, 1024, 0));
+    (void)cudaGetLastError();
+    CHECK(cudaSetDevice(99) != OK && cudaSetDevice(-1) != OK, "a device that is not there");
+    (void)cudaGetLastError();
+    GIVES(OK, cudaFree(take(1)));
+    GIVES(OK, cudaFree(take(MIB)));
+    GIVES(OK, cudaGetLastError());
+}
+
 // What the program gets by the C API and by the runtime is one heap, whoever is first.
 static void case_one_heap(void) {
     if (!is_preloaded())
@@ -324,6 +349,45 @@ static void case_threads(void) {
         CHECK(stats_of(0).blocks.current == 0, "blocks are left");
 }
 
+// Frees at the end of threads, by exit's handlers, and by destructors, which come after them.
+static pthread_key_t thread_block;
+static void *exit_block, *last_block;
+
+static void free_quietly(void *pointer) {
+    int result = cudaFree(pointer);
+    if (result != OK && result != BERM_CU_DEINITIALIZED)
+        _exit(3);
+}
+
+static void free_at_exit(void) {
+    free_quietly(exit_block);
+}
+
+__attribute__((destructor)) static void free_last(void) {
+    if (last_block != NULL)
+        free_quietly(last_block);
+}
+
+static void *keep_till_end(void *unused) {
+    (void)unused;
+    GIVES(OK, pthread_setspecific(thread_block, take(MIB)));
+    return NULL;
+}
+
+static void case_late(void) {
+    pthread_t thread;
+    GIVES(OK, atexit(free_at_exit)); // before CUDA is used, so that it runs after CUDA's own
+    GIVES(OK, pthread_key_create(&thread_block, free_quietly));
+    for (int i = 0; i < 200; i++) {
+        GIVES(OK, pthread_create(&thread, NULL, keep_till_end, NULL));
+        GIVES(OK, pthread_join(thread, NULL));
+    }
+    if (is_preloaded())
+        CHECK(stats_of(0).blocks.current == 0, "blocks of threads that ended are left");
+    exit_block = take(MIB);
+    last_block = take(3 * MIB);
+}
+
 // A forked child gets what the driver says there, and prints nothing.
 static void case_fork(void) {
     void *pointer = take(MIB);
@@ -431,6 +495,8 @@ int main(int argc, char **argv) {
         {"reset_first", case_reset_first},
         {"pitch", case_pitch},
         {"arrays", case_arrays},
+        {"absurd", case_absurd},
+        {"late", case_late},
         {"one_heap", case_one_heap},
         {"devices", case_devices},
         {"peers", case_peers},

@@ -5,11 +5,11 @@
 
 # --- a shared runtime, of CUDA 13 and 12 -----------------------------------------------------------
 build cudart "$simcuda/libcudart.so.13" "$simcuda/libcuda.so.1"
-for case in basic edges foreign pitch arrays one_heap info async threads fork fork_first devices exit reset reset_first \
+for case in basic edges foreign pitch arrays absurd late one_heap info async threads fork fork_first devices exit reset reset_first \
     in_flight capture peers; do
     alone cudart $case
 done
-for case in basic edges foreign pitch arrays one_heap info async threads fork fork_first devices reset reset_first \
+for case in basic edges foreign pitch arrays absurd one_heap info async threads fork fork_first devices reset reset_first \
     in_flight capture peers; do
     served cudart $case
 done
@@ -38,7 +38,7 @@ BERM_CONF=backing:plain expect 0 env LD_PRELOAD="$preload" timeout 60 "$work/cud
 SIMCUDA_VMM=0 expect 0 env BERM_CONF=log:error LD_PRELOAD="$preload" timeout 60 "$work/cudart" basic
 
 # --- silence, and what is said -----------------------------------------------------------------------
-for case in basic edges exit fork fork_first; do
+for case in basic edges exit late fork fork_first; do
     preloaded '' cudart $case
     silent "cudart $case"
 done
