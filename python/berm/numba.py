@@ -17,6 +17,9 @@ from berm import _capi, _memory
 
 BermError = _capi.BermError
 TAG = b"numba"
+# What Numba knows as an error of the driver's: there is not so much memory.
+_NO_MEMORY = ("BERM_ERROR_OUT_OF_DEVICE_MEMORY", "BERM_ERROR_LIMIT", "BERM_ERROR_QUOTA",
+              "BERM_ERROR_SIZE_TOO_LARGE")
 
 
 def _alloc(size_bytes: int, device: int) -> int:
@@ -27,8 +30,7 @@ def _alloc(size_bytes: int, device: int) -> int:
     error = _capi.failure(f"{size_bytes} bytes on GPU {device}", status) if status else None
     if is_tagged:
         library.berm_tag_pop()
-    if error is not None and error.status in ("BERM_ERROR_OUT_OF_DEVICE_MEMORY",
-                                              "BERM_ERROR_LIMIT", "BERM_ERROR_QUOTA"):
+    if error is not None and error.status in _NO_MEMORY:
         raise driver.CudaAPIError(driver.binding.CUresult.CUDA_ERROR_OUT_OF_MEMORY, str(error))
     if error is not None:
         raise error

@@ -48,11 +48,13 @@ def _made_class(base):
             return self.allocate_async(size, alignment, flags, 0)
 
         def reallocate(self, address, alignment, new_size):
-            """The same address where the block could grow to new_size, else 0: it stays."""
+            """The same address where the block has that alignment and could grow to new_size, else
+            0: it stays."""
             addr = address_of(address)
             if addr == 0:
                 return self.allocate_async(new_size, alignment, _RESIZABLE, 0)
-            return addr if new_size > 0 and self.blocks.grow(addr, new_size) else 0
+            is_aligned = alignment == 0 or addr % alignment == 0
+            return addr if new_size > 0 and is_aligned and self.blocks.grow(addr, new_size) else 0
 
         def deallocate_async(self, memory, stream):
             """Whether it was a live block; None and 0 are allowed."""

@@ -61,12 +61,13 @@ def out_of_memory():
     berm, cuda = start()
     from numba.cuda.cudadrv.driver import CudaAPIError
     a = cuda.device_array(1000)
-    try:
-        cuda.device_array(1 << 40, "u1")
-    except CudaAPIError as error:
-        assert error.code == 2, error
-    else:
-        raise AssertionError("more than the device has was given")
+    for size in (1 << 40, 1 << 62, (1 << 63) - 1):  # of the device, and of all there is
+        try:
+            cuda.device_array(size, "u1")
+        except CudaAPIError as error:
+            assert error.code == 2, error
+        else:
+            raise AssertionError("more than the device has was given")
     del a
     consumer_test.finish(berm, "numba-cuda", "numba", "a request beyond the device is Numba's error")
 

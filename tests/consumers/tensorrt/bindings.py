@@ -33,6 +33,13 @@ def berm_blocks():
 def main():
     calls = {}
     allocator = berm.tensorrt.allocator(tensorrt, device=0, quiet=True)
+    block = allocator.allocate(1 << 20, 512, 1)  # resizable
+    assert allocator.reallocate(block, 512, 2 << 20) == block
+    assert allocator.reallocate(block, 512, 1 << 20) == block, "a smaller size changes nothing"
+    assert allocator.reallocate(block, 1 << 60, 3 << 20) == 0, "an alignment that it does not have"
+    assert allocator.reallocate(block, 512, 0) == 0
+    assert allocator.deallocate(block)
+    assert allocator.reallocate(block, 512, 3 << 20) == 0, "a block that was freed"
     for name in ("allocate", "reallocate", "deallocate", "allocate_async", "deallocate_async"):
         def counted(*arguments, _name=name, _call=getattr(allocator, name)):
             calls[_name] = calls.get(_name, 0) + 1
