@@ -124,11 +124,27 @@ def forward(api, session, batch):
         api.release(name, one)
 
 
+def counted(allocator, name, *arguments):
+    """Puts a function before that of the allocator; gives the list of its calls, and what has to be
+    kept for as long as the allocator is used."""
+    kind = ctypes.CFUNCTYPE(pointer, pointer, *arguments)
+    native, calls = kind(getattr(allocator.contents, name)), []
+
+    def call(*given):
+        calls.append(given[1:])
+        return native(*given)
+
+    kept = kind(call)
+    setattr(allocator.contents, name, ctypes.cast(kept, pointer))
+    return calls, kept
+
+
 def registered(stream=None):
     berm = consumer_test.load("onnxruntime")
     api = Api()
     status, allocator, native = allocator_of(api.address)
     assert status == 0
+    on_stream, _kept = counted(allocator, "AllocOnStream", ctypes.c_size_t, pointer)
     env = api.make("CreateEnv", ctypes.c_int(3), text(b"berm"))
     api.call("RegisterAllocator", env, allocator)
     if stream is not None:
@@ -138,6 +154,7 @@ def registered(stream=None):
     session = session_of(api, env, stream)
     for batch in (1, 7, 3, 64, 2):
         forward(api, session, batch)
+    assert len(on_stream) >= 5 and all(given for _, given in on_stream), on_stream  # by ONNX Runtime
     found, stats = statistics(api, allocator), berm.stats()
     assert found["InUse"] == stats["requested_bytes"]["current"] > 0
     assert found["MaxInUse"] >= found["InUse"] and found["MaxAllocSize"] <= found["MaxInUse"]
@@ -172,6 +189,47 @@ def on_the_sessions_stream():
     berm = registered(stream_create)
     consumer_test.finish(berm, "onnxruntime-gpu", "onnxruntime",
                          "an OrtAllocator on user_compute_stream", least=5)
+
+
+def reload(stream):
+    """Twelve sessions one after the other; gives berm and its number of pools after each."""
+    berm = consumer_test.load("onnxruntime")
+    api = Api()
+    status, allocator, native = allocator_of(api.address)
+    assert status == 0
+    env = api.make("CreateEnv", ctypes.c_int(3), text(b"berm"))
+    api.call("RegisterAllocator", env, allocator)
+    stream, pools = stream and stream(), []
+    for _ in range(12):
+        session = session_of(api, env, stream)
+        for batch in (1, 64, 3):
+            forward(api, session, batch)
+        api.release("ReleaseSession", session)
+        assert berm.stats()["blocks"]["current"] == 0
+        pools.append(berm.stats()["pools"])
+    shrink = ctypes.CFUNCTYPE(pointer, pointer)(allocator.contents.Shrink)
+    assert shrink(ctypes.cast(allocator, pointer)) is None
+    assert berm.stats()["reserved_bytes"]["current"] == 0, "memory of streams that are gone is kept"
+    api.call("UnregisterAllocator", env, allocator_info(allocator))
+    api.release("ReleaseEnv", env)
+    native.berm_ort_allocator_destroy(allocator)
+    return berm, pools
+
+
+def sessions_with_streams_of_their_own():
+    """ONNX Runtime makes a stream for each session and destroys it untold: berm keeps a record of
+    each, and no memory for it once it shrinks."""
+    berm, pools = reload(None)
+    assert pools[-1] <= 12 + 1, pools
+    consumer_test.finish(berm, "onnxruntime-gpu", "onnxruntime", "sessions that come and go", least=36)
+
+
+def sessions_on_one_stream():
+    """With user_compute_stream there is one stream, and no record more with each session."""
+    berm, pools = reload(stream_create)
+    assert pools[-1] == pools[1], pools
+    consumer_test.finish(berm, "onnxruntime-gpu", "onnxruntime",
+                         "sessions that come and go, on user_compute_stream", least=36)
 
 
 def by_version():
@@ -251,5 +309,7 @@ def refused_memory_info():
 
 
 if __name__ == "__main__":
-    consumer_test.run({session_and_statistics: {}, on_the_sessions_stream: {}, by_version: {},
+    consumer_test.run({session_and_statistics: {}, on_the_sessions_stream: {},
+                       sessions_with_streams_of_their_own: {"SIMCUDA_STRICT": "1"},
+                       sessions_on_one_stream: {"SIMCUDA_STRICT": "1"}, by_version: {},
                        on_a_stream_that_is_passed: {}, refused_memory_info: {}})
